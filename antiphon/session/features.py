@@ -1,0 +1,66 @@
+"""What this server can do and is allowed to do in a session: given once, by the door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from antiphon.session.request import Call, CallOutput, Clip, Entry, Heard, Image, Message, Text
+
+Estimate = Callable[[Entry], int]
+"""About how many tokens of the model's context an entry takes."""
+
+
+def rough_tokens(entry: Entry) -> int:
+    """Four characters or a tenth of a second of speech to a token, and four tokens for the turn's own frame."""
+    if isinstance(entry, Call):
+        return 4 + (len(entry.name) + len(entry.arguments)) // 4
+    if isinstance(entry, CallOutput):
+        return 4 + len(entry.output) // 4
+    return 4 + sum(_part(part) for part in entry.parts) if isinstance(entry, Message) else 4
+
+
+def _part(part: Text | Heard | Clip | Image) -> int:
+    match part:
+        case Text(text):
+            return len(text) // 4
+        case Heard((start, end)):
+            return (end - start) // 1600
+        case Clip(audio, (kind, rate)):
+            return len(audio) * 3 // 4 // (2 if kind == "audio/pcm" else 1) * 10 // rate
+        case Image():
+            return 256
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Switches and figures of one session.
+
+    ``outputs``: modalities the pipeline can make; ``inputs``: what it can read ("text", "audio", "image").
+    ``early``: answer before the turn is certainly over (off for a model that costs money or has effects).
+    ``eager_transcript``: start the transcript then. ``partials``: transcript while the user speaks, asked each
+    ``partial_every_s``. ``prepare``: have the next answer's context read before it is needed.
+    ``window_s``: how far audio may be sent ahead of what is heard; ``inf`` sends everything at once.
+    ``min_interruption_ms``: speech it takes to cut an answer (0: what it takes to be speech at all).
+    ``resume_after_false_interruption``: an answer cut by something that turned out to be no speech goes on.
+    ``min_speech_ms``: a turn with less voice than this is no turn: it is not answered.
+    ``context_tokens``: 0 means unbounded. ``kept_audio_s``: user speech kept as audio; older turns become their text.
+    """
+
+    outputs: tuple[str, ...] = ("audio", "text")
+    inputs: tuple[str, ...] = ("text", "audio", "image")
+    early: bool = True
+    eager_transcript: bool = True
+    partials: bool = False
+    partial_every_s: float = 1.0
+    prepare: bool = False
+    window_s: float = 4.0
+    transport: Literal["websocket", "webrtc"] = "websocket"
+    min_interruption_ms: int = 0
+    resume_after_false_interruption: bool = False
+    min_speech_ms: int = 0
+    max_seconds: float = 3600.0
+    context_tokens: int = 0
+    estimate: Estimate = rough_tokens
+    kept_audio_s: float = 600.0
