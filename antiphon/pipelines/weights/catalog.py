@@ -47,7 +47,7 @@ def _declare_output(name: str) -> bytes:
 
 
 HIBARI_DURATIONS = "/Clip_output_0"
-"""hibari's duration predictor after clipping: float32 [L], frames of 12.5 ms for each of the L phoneme ids."""
+"""hibari's duration predictor after clipping: float32 [L], steps of 25 ms (two frames of the net) for each phoneme id."""
 
 _SMART_TURN = "smart-turn-v3.2-cpu.onnx"
 _WHISPER_FILES = ("config.json", "tokenizer.json", "vocabulary.txt")

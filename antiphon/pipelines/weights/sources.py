@@ -219,7 +219,7 @@ def download(url: str, part: Path, tell: Tell, more_headers: Mapping[str, str] =
                 length = int(answer.headers.get("content-length", 0))
                 total = have + length if length else 0
                 with open(part, "ab" if have else "wb") as out:
-                    for block in answer.iter_bytes(_BLOCK):
+                    for block in answer.iter_raw():  # as received, so that nothing is lost when it breaks
                         out.write(block)
                         have += len(block)
                         tell(have, total)
