@@ -1,7 +1,7 @@
 """Who is calling: API keys, ephemeral keys, origins. A key is never kept, logged or shown: only its digest.
 
-A caller presents its key as ``Authorization: Bearer``, as ``api-key`` (Azure-style clients), or, in a browser that can set
-no header on a WebSocket, inside a subprotocol ``openai-insecure-api-key.KEY``.
+A caller presents its key as ``Authorization: Bearer``, as ``api-key`` (Azure-style clients), or, in a browser that can
+set no header on a WebSocket, inside a subprotocol ``openai-insecure-api-key.KEY``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ class Keys:
         now = self._clock()
         self._ephemeral = {d: (until, c) for d, (until, c) in self._ephemeral.items() if until > now}
         if len(self._ephemeral) >= MAX_EPHEMERAL:
-            raise TooMany("Too many ephemeral keys are alive; try again later.", code="rate_limit_exceeded", retry_after_s=60.0)
+            raise TooMany(
+                "Too many ephemeral keys are alive; try again later.", code="rate_limit_exceeded", retry_after_s=60.0
+            )
         value = EPHEMERAL_PREFIX + secrets.token_urlsafe(32)
         until = int(now) + seconds
         self._ephemeral[_digest(value)] = (until, Caller(owner.id, ephemeral=True, session=session))
@@ -111,7 +113,9 @@ class Origins:
         self._allowed = frozenset(origin.rstrip("/").lower() for origin in allowed)
 
     def allows(self, origin: str | None) -> bool:
-        return not self._allowed or origin is None or "*" in self._allowed or origin.rstrip("/").lower() in self._allowed
+        return (
+            not self._allowed or origin is None or "*" in self._allowed or origin.rstrip("/").lower() in self._allowed
+        )
 
 
 def _digest(key: str) -> bytes:

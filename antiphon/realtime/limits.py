@@ -88,7 +88,9 @@ class Admission:
             raise TooMany("The server is shutting down.", code="server_shutting_down", retry_after_s=10.0)
         if limits.sessions is not None and self.open >= limits.sessions:
             raise TooMany(
-                f"The server is at its limit of {limits.sessions} realtime sessions.", code="server_busy", retry_after_s=5.0
+                f"The server is at its limit of {limits.sessions} realtime sessions.",
+                code="server_busy",
+                retry_after_s=5.0,
             )
         if limits.sessions_per_key is not None and self._open[caller] >= limits.sessions_per_key:
             raise TooMany(
@@ -108,5 +110,7 @@ class Admission:
             buckets[caller] = TokenBucket(per_minute / 60, max(1.0, float(per_minute)), now)
         if wait := buckets[caller].take(now):
             raise TooMany(
-                f"This key is at its limit of {per_minute} {what} a minute.", code="rate_limit_exceeded", retry_after_s=wait
+                f"This key is at its limit of {per_minute} {what} a minute.",
+                code="rate_limit_exceeded",
+                retry_after_s=wait,
             )

@@ -42,7 +42,7 @@ PARAMS = {
 
 
 class Beta:
-    """The translator of one connection. It remembers what GA has no place for: the temperature, whether it said hello."""
+    """The translator of one connection. It remembers the temperature, which GA has no place for."""
 
     def __init__(self, new_id: Callable[[str], str]) -> None:
         self._new_id = new_id
@@ -113,7 +113,9 @@ def session_to_ga(flat: Json, *, kind: str = "realtime", event_id: str | None = 
     heard: Json = {}
     rate = flat.get("input_audio_sample_rate")
     if flat.get("input_audio_format") is not None or rate is not None:
-        heard["format"] = _format(flat.get("input_audio_format") or "pcm16", "session.input_audio_format", event_id, rate)
+        heard["format"] = _format(
+            flat.get("input_audio_format") or "pcm16", "session.input_audio_format", event_id, rate
+        )
     if "input_audio_transcription" in flat:
         heard["transcription"] = flat["input_audio_transcription"]
     if "input_audio_noise_reduction" in flat:
@@ -187,7 +189,10 @@ def _format(name: str, param: str, event_id: str | None, rate: int | None = None
     if name not in FORMATS:
         known = ", ".join(f"'{n}'" for n in FORMATS)
         raise ProtocolError(
-            f"Invalid value: '{name[:64]}'. Supported values are: {known}.", code="invalid_value", param=param, event_id=event_id
+            f"Invalid value: '{name[:64]}'. Supported values are: {known}.",
+            code="invalid_value",
+            param=param,
+            event_id=event_id,
         )
     return {"type": FORMATS[name], "rate": rate or 24_000} if name == "pcm16" else {"type": FORMATS[name]}
 
@@ -203,7 +208,8 @@ def _item_to_ga(item: Json) -> Json:
     return {
         **item,
         "content": [
-            {**part, "type": f"{side}_{part['type']}"} if part["type"] in ("text", "audio") else part for part in item["content"]
+            {**part, "type": f"{side}_{part['type']}"} if part["type"] in ("text", "audio") else part
+            for part in item["content"]
         ],
     }
 

@@ -1,8 +1,8 @@
 """The client events of the GA protocol and of the beta dialect as types, and the check of one event against them.
 
-Only shapes are checked here: what must be there, and of which type. Whether a value makes sense in this session (an unknown
-item, a voice that cannot change any more) is for the session to say. Unknown keys pass: clients add them faster than a
-server follows. A null where a field is required counts as missing; anywhere else it means "not given", except in
+Only shapes are checked here: what must be there, and of which type. Whether a value makes sense in this session (an
+unknown item, a voice that cannot change any more) is for the session to say. Unknown keys pass: clients add them faster
+than a server follows. A null where a field is required counts as missing; anywhere else it means "not given", except in
 ``session.update``, where it is a value of its own.
 """
 
@@ -125,7 +125,7 @@ class Item(TypedDict, total=False):
 
 
 class Reference(TypedDict, total=False):
-    """An item in ``response.create``'s input: a whole one, or ``{type: item_reference, id}`` (beta: type may be absent)."""
+    """An item in ``response.create``'s input: a whole one, or ``{type: item_reference, id}`` (type may be absent)."""
 
     type: str | None
     id: Id | None
@@ -237,7 +237,11 @@ GA: Mapping[str, type] = {
     "response.cancel": ResponseCancel,
     "output_audio_buffer.clear": Event,
 }
-BETA: Mapping[str, type] = {**GA, "session.update": BetaSessionUpdate, "transcription_session.update": BetaSessionUpdate}
+BETA: Mapping[str, type] = {
+    **GA,
+    "session.update": BetaSessionUpdate,
+    "transcription_session.update": BetaSessionUpdate,
+}
 """Event type -> its shape, by dialect."""
 
 ITEM_FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -255,7 +259,7 @@ _TYPE = re.compile(r"Expected `(?P<want>.+?)`, got `(?P<got>.+?)`")
 
 
 def check(event: Any, dialect: Dialect = "ga") -> Json:
-    """The same event, known to have its type's shape; raises ``ProtocolError`` with the code, param and event_id to tell."""
+    """The same event, known to have its type's shape; raises ``ProtocolError`` with all that the client is told."""
     if not isinstance(event, dict):
         raise ProtocolError("Expected a JSON object.", code="invalid_event")
     event_id = event_id_of(event)
@@ -264,11 +268,16 @@ def check(event: Any, dialect: Dialect = "ga") -> Json:
     if kind is None:
         raise _missing("type", event_id)
     if not isinstance(kind, str):
-        raise ProtocolError("Invalid type for 'type': expected a string.", code="invalid_type", param="type", event_id=event_id)
+        raise ProtocolError(
+            "Invalid type for 'type': expected a string.", code="invalid_type", param="type", event_id=event_id
+        )
     if kind not in shapes:
         known = ", ".join(f"'{name}'" for name in shapes)
         raise ProtocolError(
-            f"Invalid value: '{kind[:64]}'. Supported values are: {known}.", code="invalid_value", param="type", event_id=event_id
+            f"Invalid value: '{kind[:64]}'. Supported values are: {known}.",
+            code="invalid_value",
+            param="type",
+            event_id=event_id,
         )
     try:
         msgspec.convert(event, shapes[kind])

@@ -60,7 +60,7 @@ def encode(event: Json) -> str:
 
 
 def error_event(error: ProtocolError, event_id: str | None = None) -> Json:
-    """The ``error`` event for a refusal; ``event_id`` is the client event's, where the error does not know it itself."""
+    """The ``error`` event for a refusal; ``event_id`` is the client event's, if the error does not know it."""
     body: dict[str, Any] = {
         "type": error.type,
         "code": error.code,
