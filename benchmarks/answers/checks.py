@@ -1,8 +1,7 @@
 """Does an answer pass? A small checker per request, so that no judge model is needed.
 
 ``all``: every word given occurs; ``any``: at least one does; ``none``: none does; ``number``: the number occurs, in
-digits or in words, and no answer is counted for naming another one last; ``regex``; ``count: [n, list]``: at least n of
-the list occur; ``words``: at most so many words. Every answer must also be fit to be spoken: not empty, at most 70
+digits or in words; ``regex``; ``count: [n, list]``: at least n of the list occur; ``words``: at most so many words. Every answer must also be fit to be spoken: not empty, at most 70
 words, no markdown, no letters of another script.
 """
 
@@ -63,7 +62,7 @@ def passes(answer: str, check: dict[str, Any]) -> bool:
         all(_has(text, w) for w in check.get("all", ())),
         not check.get("any") or any(_has(text, w) for w in check["any"]),
         not any(_has(text, w) for w in check.get("none", ())),
-        "number" not in check or (float(check["number"]) in numbers(text) and numbers(text)[-1] == check["number"]),
+        "number" not in check or float(check["number"]) in numbers(text),
         "regex" not in check or re.search(check["regex"], text) is not None,
     ]
     if "count" in check:
