@@ -118,7 +118,7 @@ class CallMade:
 class Ended:
     """All terminals of a generation (or a preparation) have ended. After it nothing of that ``gen`` may come.
 
-    ``error`` is fit for a client and goes with ``failed``; ``code`` as in the error table (``model_error``, ``server_busy``).
+    ``error`` is fit for a client and goes with ``failed``; ``code``: ``model_error``, ``server_busy`` and the like.
     """
 
     gen: str

@@ -1,0 +1,79 @@
+"""What was sent, what was heard, and which words that was.
+
+Over WebSocket the client is taken to play at once and without gaps, on one timeline for the whole session; its own
+``conversation.item.truncate`` overrules the estimate. Over WebRTC the shell plays, and tells (``Played``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from antiphon.session.events import OUT_RATE
+
+
+@dataclass
+class Ledger:
+    """One item's audio, in output samples. ``until``: when the last one sent will have been played."""
+
+    told: bool
+    until: float = 0.0
+    sent: int = 0
+    played: int = 0
+    marks: list[tuple[int, int]] = field(default_factory=list)
+    exact: bool = True
+
+    def send(self, samples: int, marks: tuple[tuple[int, int], ...], exact: bool, now: float) -> None:
+        """``marks``: (sample, text offset), counted in this item; those that do not rise say nothing new."""
+        self.until = max(self.until, now) + samples / OUT_RATE
+        self.sent += samples
+        self.exact = self.exact and exact
+        for sample, offset in marks:
+            last = self.marks[-1] if self.marks else (0, 0)
+            if sample > last[0] and offset >= last[1]:
+                self.marks.append((sample, offset))
+            elif sample == last[0] and offset > last[1] and self.marks:
+                self.marks[-1] = (sample, offset)
+
+    def heard(self, now: float) -> int:
+        if self.told:
+            return min(self.played, self.sent)
+        return max(0, min(self.sent, self.sent - round((self.until - now) * OUT_RATE)))
+
+    def lead(self, now: float) -> float:
+        """Seconds of audio sent and not yet heard."""
+        return (self.sent - self.heard(now)) / OUT_RATE if self.told else max(0.0, self.until - now)
+
+    def text_at(self, sample: int, text: str) -> int:
+        """How much of ``text`` was said by ``sample``.
+
+        On a mark it is the mark's offset; between two it is taken in proportion and rounded down to the end of a word,
+        so that what is kept was really said.
+        """
+        if sample <= 0 or not self.marks:
+            return 0
+        k = bisect_right(self.marks, sample, key=lambda mark: mark[0])
+        before = self.marks[k - 1] if k else (0, 0)
+        if k == len(self.marks) or before[0] == sample:
+            return min(before[1], len(text))
+        after = self.marks[k]
+        offset = before[1] + (after[1] - before[1]) * (sample - before[0]) // (after[0] - before[0])
+        return max(min(before[1], len(text)), word_end(text, min(offset, len(text))))
+
+
+def word_end(text: str, offset: int) -> int:
+    """The last place at or before ``offset`` where no word is cut. Scripts without spaces are cut where they are."""
+    if offset >= len(text) or offset <= 0 or not (_in_word(text[offset]) and _in_word(text[offset - 1])):
+        return max(0, offset)
+    start = offset
+    while start > 0 and _in_word(text[start - 1]):
+        start -= 1
+    return len(text[:start].rstrip())
+
+
+def _in_word(character: str) -> bool:
+    """CJK, kana, Hangul and Thai write no spaces between words, or none that can be relied on."""
+    if character.isspace():
+        return False
+    code = ord(character)
+    return not (0x0E00 <= code <= 0x0E7F or 0x2E80 <= code <= 0xA4CF or 0xAC00 <= code <= 0xD7A3 or code >= 0xF900)
