@@ -1,0 +1,146 @@
+"""What the machine asks for, as requests of the graph: spans become audio, canonical JSON becomes types.
+
+Raises ``pipelines.errors.Refused`` for what a client put into its conversation and this server cannot read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from antiphon.codecs import base64
+from antiphon.codecs.errors import CodecError
+from antiphon.pipelines import requests as graph
+from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.info import PipelineInfo
+from antiphon.pipelines.stage import Listener
+from antiphon.realtime.shell import hearing
+from antiphon.realtime.shell.store import AudioStore, content_key
+from antiphon.session import request as session
+from antiphon.session.request import Recognition, Request, Span
+
+KEPT_CLIPS = 8
+
+
+class Asking:
+    """Builds the requests of one conversation. ``store`` owns the user's audio; ``info`` says what the pipeline can do."""
+
+    def __init__(self, conversation: str, store: AudioStore, info: PipelineInfo) -> None:
+        self._conversation = conversation
+        self._store = store
+        self._info = info
+        self._clips: dict[session.Clip, graph.AudioPart] = {}
+
+    def answer(
+        self,
+        gen: str,
+        request: Request,
+        *,
+        listener: Listener = "confirmed",
+        kind: Literal["generate", "prepare"] = "generate",
+        aside: bool = False,
+    ) -> graph.GenerateRequest:
+        """A chat request. An answer ``aside`` of the conversation has no part in its caches."""
+        terminals = ("text", "audio") if request.modality == "audio" else ("text",)
+        system = (graph.Message(role="system", parts=(graph.TextPart(request.instructions),)),)
+        context = tuple(self._entry(entry) for entry in request.context)
+        return graph.GenerateRequest(
+            id=gen,
+            task="chat",
+            terminals=terminals if kind == "generate" else (),
+            messages=(system if request.instructions else ()) + context,
+            conversation="" if aside else self._conversation,
+            kind=kind,
+            listener=listener,
+            sampling=graph.Sampling(max_tokens=request.max_tokens, temperature=request.temperature),
+            tools=_tools(request.tools),
+            tool_choice=_tool_choice(request.tool_choice),
+            parallel_tool_calls=request.parallel_tool_calls,
+            voice=self.voice(request.voice, request.speed),
+            transcription=_transcription(request.recognition),
+        )
+
+    def transcript(self, gen: str, span: Span, recognition: Recognition, *, listener: Listener) -> graph.GenerateRequest:
+        """A transcription of a span."""
+        return graph.GenerateRequest(
+            id=gen,
+            task="transcription",
+            terminals=("transcript",),
+            audio=self._store.part(span),
+            conversation=self._conversation,
+            listener=listener,
+            transcription=_transcription(recognition),
+        )
+
+    def voice(self, name: str, speed: float) -> graph.Voice:
+        """The client's voice if the pipeline has it, else its own: clients send names of voices that only OpenAI has."""
+        return graph.Voice(name=name if name in self._info.voices else "default", speed=speed)
+
+    def _entry(self, entry: session.Entry) -> graph.Message:
+        if isinstance(entry, session.Call):
+            call = graph.ToolCall(call_id=entry.call_id, name=entry.name, arguments=entry.arguments)
+            return graph.Message(role="assistant", calls=(call,))
+        if isinstance(entry, session.CallOutput):
+            return graph.Message(role="tool", parts=(graph.TextPart(entry.output),), call_id=entry.call_id)
+        return graph.Message(role=entry.role, parts=tuple(self._part(part) for part in entry.parts))
+
+    def _part(self, part: session.Part) -> graph.Part:
+        match part:
+            case session.Text(text):
+                return graph.TextPart(text)
+            case session.Heard(span):
+                return self._store.part(span)
+            case session.Clip():
+                return self._clip(part)
+            case session.Image(url, detail):
+                data = image_bytes(url)
+                return graph.ImagePart(data=data, detail=detail, key=content_key(data))
+
+    def _clip(self, clip: session.Clip) -> graph.AudioPart:
+        """A client's own recording, decoded once for the many requests it stands in."""
+        if clip not in self._clips:
+            kind, rate = clip.format
+            try:
+                data = base64.decode(clip.audio)
+            except CodecError as e:
+                raise Refused(f"The audio of an item cannot be read: {e}.", code="invalid_value") from None
+            samples = hearing.whole(data, {"type": kind, "rate": rate})
+            raw = samples.astype("<f4", copy=False).tobytes()
+            while len(self._clips) >= KEPT_CLIPS:
+                del self._clips[next(iter(self._clips))]
+            self._clips[clip] = graph.AudioPart(
+                data=raw, format=graph.PCM_F32_16K, key=content_key(raw), transcript=clip.transcript
+            )
+        return self._clips[clip]
+
+
+def image_bytes(url: str) -> bytes:
+    """The image of a data URI; addresses are refused: a server that fetches what a client names can be sent anywhere."""
+    head, comma, body = url.partition(",")
+    if not head.startswith("data:") or not comma:
+        raise Refused("Only images inside a data URI are supported.", code="invalid_value", param="image_url")
+    if not head.endswith(";base64"):
+        raise Refused("An image's data URI must be base64-encoded.", code="invalid_value", param="image_url")
+    try:
+        return base64.decode(body)
+    except CodecError as e:
+        raise Refused(f"The image's data URI cannot be read: {e}.", code="invalid_value", param="image_url") from None
+
+
+def _tools(canonical: str) -> tuple[graph.Tool, ...]:
+    return tuple(
+        graph.Tool(name=t["name"], description=t.get("description") or "", parameters=t.get("parameters") or {})
+        for t in json.loads(canonical)
+        if t.get("type") == "function"
+    )
+
+
+def _tool_choice(canonical: str) -> graph.ToolChoice:
+    choice = json.loads(canonical)
+    if isinstance(choice, dict):
+        return graph.ToolChoice("function", choice["name"])
+    return graph.ToolChoice(choice)
+
+
+def _transcription(recognition: Recognition) -> graph.Transcription:
+    return graph.Transcription(language=recognition.language, prompt=recognition.prompt, keywords=recognition.keywords)
