@@ -1,0 +1,82 @@
+"""What every test gets: a watch for leaked tasks, threads and shared memory, and the recordings if they are here."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import inspect
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(os.environ.get("ANTIPHON_SHARED", Path(__file__).parent.parent.parent / "shared"))
+GRACE_S = 3.0
+"""How long a thread or a segment may take to go after the test that made it."""
+KEPT_THREADS = ("asyncio_", "ThreadPoolExecutor", "AnyIO", "pytest_timeout", "tqdm")
+"""Pools of the standard library and of libraries that live as long as the process."""
+
+
+def _threads() -> set[threading.Thread]:
+    return {t for t in threading.enumerate() if not t.name.startswith(KEPT_THREADS)}
+
+
+def _segments() -> set[str]:
+    try:
+        return {n for n in os.listdir("/dev/shm") if n.startswith("antiphon")}
+    except FileNotFoundError:
+        return set()
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that leaves a thread, an asyncio task or a shared-memory segment behind.
+
+    Module- and session-wide servers are started before this fixture sees the test, so they are not counted.
+    """
+    threads, segments = _threads(), _segments()
+    yield
+    deadline = time.monotonic() + GRACE_S
+    while (left := (_threads() - threads) | (_segments() - segments)) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.02)
+    if left:
+        pytest.fail(f"left behind: {sorted(str(x) for x in left)}")
+
+
+def _watched(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """The async test, failing if it leaves a task on its loop."""
+
+    @functools.wraps(test)
+    async def run(*args: object, **kwargs: object) -> None:
+        before = running_tasks()
+        await test(*args, **kwargs)
+        deadline = time.monotonic() + GRACE_S
+        while (left := running_tasks() - before) and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        assert not left, f"tasks left behind: {left}"
+
+    return run
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.obj = _watched(item.obj)
+
+
+@pytest.fixture
+def shared_audio() -> Path:
+    """The folder of recorded human speech; skips, with the reason, where it is absent."""
+    folder = SHARED / "audio"
+    if not (folder / "jfk.flac").exists():
+        pytest.skip(f"recordings are absent: {folder.name} not found beside the checkout")
+    return folder
+
+
+def running_tasks() -> set[asyncio.Task[object]]:
+    return {t for t in asyncio.all_tasks() if t is not asyncio.current_task()}
