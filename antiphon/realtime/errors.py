@@ -3,7 +3,14 @@
 RealtimeError
 ├── ProtocolError      a client event that is not one: told as an ``error`` event, the session goes on
 ├── Unauthorized       no key, a wrong one, an expired one
-└── TooMany            a limit of sessions or of rate; ``retry_after_s`` is a hint
+├── TooMany            a limit of sessions or of rate; ``retry_after_s`` is a hint
+├── BadRequest         a REST body with a field that is missing, of the wrong type or out of range
+│   ├── NotServed      right in itself, but the running pipeline cannot do it; the text says why
+│   ├── NotFound       no such thing (404)
+│   ├── TooBig         more bytes than the limit (413)
+│   └── WrongMedia     a body of another content type (415)
+├── Unavailable        not now: starting, draining, failed to start (503); ``retry_after_s`` is a hint
+└── ClientGone         nobody is there to be answered any more
 """
 
 from __future__ import annotations
@@ -52,3 +59,47 @@ class TooMany(RealtimeError):
     def __init__(self, message: str, *, code: str, retry_after_s: float = 1.0) -> None:
         super().__init__(message, code=code)
         self.retry_after_s = retry_after_s
+
+
+class BadRequest(RealtimeError):
+    """A REST body that cannot be served as it stands; ``param`` is the path of the field."""
+
+
+class NotServed(BadRequest):
+    """The running pipeline has no such terminal or input."""
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message, code="not_served_by_pipeline", param=param)
+
+
+class NotFound(BadRequest):
+    """No such thing, or not any more."""
+
+    status = 404
+
+
+class TooBig(BadRequest):
+    """More bytes than the limit; the rest of the body is not read."""
+
+    status = 413
+
+
+class WrongMedia(BadRequest):
+    """A body of another content type than this door reads."""
+
+    status = 415
+
+
+class Unavailable(RealtimeError):
+    """The server cannot answer now."""
+
+    type = "server_error"
+    status = 503
+
+    def __init__(self, message: str, *, code: str = "unavailable", retry_after_s: float = 1.0) -> None:
+        super().__init__(message, code=code)
+        self.retry_after_s = retry_after_s
+
+
+class ClientGone(RealtimeError):
+    """The client has closed its connection; its request is aborted and nothing is sent."""
