@@ -34,9 +34,7 @@ class ProtocolError(RealtimeError):
     ``event_id`` is the offending event's own, if it could be read.
     """
 
-    def __init__(
-        self, message: str, *, code: str | None = None, param: str | None = None, event_id: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, code: str | None = None, param: str | None = None, event_id: str | None = None) -> None:
         super().__init__(message, code=code, param=param)
         self.event_id = event_id
 
@@ -103,3 +101,9 @@ class Unavailable(RealtimeError):
 
 class ClientGone(RealtimeError):
     """The client has closed its connection; its request is aborted and nothing is sent."""
+
+
+class Stalled(RealtimeError):
+    """A peer does not read what it is sent."""
+
+    status = 408

@@ -113,9 +113,7 @@ def session_to_ga(flat: Json, *, kind: str = "realtime", event_id: str | None = 
     heard: Json = {}
     rate = flat.get("input_audio_sample_rate")
     if flat.get("input_audio_format") is not None or rate is not None:
-        heard["format"] = _format(
-            flat.get("input_audio_format") or "pcm16", "session.input_audio_format", event_id, rate
-        )
+        heard["format"] = _format(flat.get("input_audio_format") or "pcm16", "session.input_audio_format", event_id, rate)
     if "input_audio_transcription" in flat:
         heard["transcription"] = flat["input_audio_transcription"]
     if "input_audio_noise_reduction" in flat:

@@ -268,9 +268,7 @@ def check(event: Any, dialect: Dialect = "ga") -> Json:
     if kind is None:
         raise _missing("type", event_id)
     if not isinstance(kind, str):
-        raise ProtocolError(
-            "Invalid type for 'type': expected a string.", code="invalid_type", param="type", event_id=event_id
-        )
+        raise ProtocolError("Invalid type for 'type': expected a string.", code="invalid_type", param="type", event_id=event_id)
     if kind not in shapes:
         known = ", ".join(f"'{name}'" for name in shapes)
         raise ProtocolError(

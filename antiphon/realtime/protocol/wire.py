@@ -9,7 +9,7 @@ import msgspec
 
 from antiphon.codecs import base64
 from antiphon.codecs.errors import BadBase64
-from antiphon.realtime.errors import ProtocolError
+from antiphon.realtime.errors import ProtocolError, RealtimeError
 from antiphon.realtime.protocol import schema
 from antiphon.realtime.protocol.schema import Dialect, Json
 
@@ -59,13 +59,13 @@ def encode(event: Json) -> str:
         return json.dumps(event, separators=(",", ":"), ensure_ascii=False)
 
 
-def error_event(error: ProtocolError, event_id: str | None = None) -> Json:
+def error_event(error: RealtimeError, event_id: str | None = None) -> Json:
     """The ``error`` event for a refusal; ``event_id`` is the client event's, if the error does not know it."""
     body: dict[str, Any] = {
         "type": error.type,
         "code": error.code,
         "message": str(error),
         "param": error.param,
-        "event_id": error.event_id or event_id,
+        "event_id": getattr(error, "event_id", None) or event_id,
     }
     return {"type": "error", "error": body}

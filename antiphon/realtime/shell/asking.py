@@ -14,6 +14,8 @@ from antiphon.pipelines import requests as graph
 from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.info import PipelineInfo
 from antiphon.pipelines.stage import Listener
+from antiphon.realtime.errors import ProtocolError
+from antiphon.realtime.protocol.media import data_uri_bytes
 from antiphon.realtime.shell import hearing
 from antiphon.realtime.shell.store import AudioStore, content_key
 from antiphon.session import request as session
@@ -93,7 +95,7 @@ class Asking:
             case session.Clip():
                 return self._clip(part)
             case session.Image(url, detail):
-                data = image_bytes(url)
+                data = _image(url)
                 return graph.ImagePart(data=data, detail=detail, key=content_key(data))
 
     def _clip(self, clip: session.Clip) -> graph.AudioPart:
@@ -114,17 +116,11 @@ class Asking:
         return self._clips[clip]
 
 
-def image_bytes(url: str) -> bytes:
-    """The image of a data URI; addresses are refused: a server that fetches what a client names can be sent anywhere."""
-    head, comma, body = url.partition(",")
-    if not head.startswith("data:") or not comma:
-        raise Refused("Only images inside a data URI are supported.", code="invalid_value", param="image_url")
-    if not head.endswith(";base64"):
-        raise Refused("An image's data URI must be base64-encoded.", code="invalid_value", param="image_url")
+def _image(url: str) -> bytes:
     try:
-        return base64.decode(body)
-    except CodecError as e:
-        raise Refused(f"The image's data URI cannot be read: {e}.", code="invalid_value", param="image_url") from None
+        return data_uri_bytes(url, param="image_url")
+    except ProtocolError as e:
+        raise Refused(str(e), code=e.code or "invalid_value", param=e.param) from None
 
 
 def _tools(canonical: str) -> tuple[graph.Tool, ...]:

@@ -114,6 +114,7 @@ class Shell:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self.closed = False
+        self.responding = 0
         self._ear = open_ear(self._scored)
 
     # ---- what happens
@@ -223,6 +224,7 @@ class Shell:
     def _run(self, effect: ev.Out) -> None:
         match effect:
             case ev.Send(event):
+                self.responding += {"response.created": 1, "response.done": -1}.get(event["type"], 0)
                 self._door.send(event)
             case ev.Play():
                 self._door.play(effect)

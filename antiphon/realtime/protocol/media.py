@@ -1,0 +1,44 @@
+"""What a client puts into its items as base64 is tried at the edge, once, so that no later stage meets rubbish."""
+
+from __future__ import annotations
+
+from antiphon.codecs import base64
+from antiphon.codecs.errors import BadBase64
+from antiphon.realtime.errors import ProtocolError
+from antiphon.realtime.protocol.schema import Json, event_id_of
+from antiphon.realtime.protocol.wire import audio_bytes
+
+
+def check_media(event: Json) -> None:
+    """Audio and images of ``conversation.item.create`` and of ``response.create``'s input; raises ``ProtocolError``."""
+    event_id = event_id_of(event)
+    if event["type"] == "conversation.item.create":
+        _check_item(event["item"], "item", event_id)
+    elif event["type"] == "response.create":
+        for n, item in enumerate((event.get("response") or {}).get("input") or ()):
+            _check_item(item, f"response.input[{n}]", event_id)
+
+
+def _check_item(item: Json, path: str, event_id: str | None) -> None:
+    for n, part in enumerate(item.get("content") or ()):
+        where = f"{path}.content[{n}]"
+        if part["type"] == "input_audio" and part.get("audio") is not None:
+            audio_bytes(part["audio"], param=f"{where}.audio", event_id=event_id)
+        elif part["type"] == "input_image" and part.get("image_url") is not None:
+            data_uri_bytes(part["image_url"], param=f"{where}.image_url", event_id=event_id)
+
+
+def data_uri_bytes(url: str, *, param: str, event_id: str | None = None) -> bytes:
+    """The bytes of a base64 data URI (RFC 2397); raises ``ProtocolError``.
+
+    Addresses are refused: a server that fetches what a client names can be sent anywhere.
+    """
+    head, comma, body = url.partition(",")
+    if not head.startswith("data:") or not comma or not head.endswith(";base64"):
+        message = f"Invalid '{param}'. Expected a base64 data URI; addresses are not fetched."
+        raise ProtocolError(message, code="invalid_value", param=param, event_id=event_id)
+    try:
+        return base64.decode(body)
+    except BadBase64:
+        message = f"Invalid '{param}'. The data URI is not base64."
+        raise ProtocolError(message, code="invalid_value", param=param, event_id=event_id) from None

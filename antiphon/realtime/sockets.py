@@ -1,0 +1,60 @@
+"""The WebSocket server's own protocol: a peer that does not read can be cut off, and what it may send is bounded.
+
+``uvicorn``'s protocol closes a transport by flushing it first; a peer that never reads would keep its descriptor and its
+buffer for ever. So this one puts an ``abort`` into the ASGI scope and uses it itself where a ping got no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+
+from antiphon.realtime.protocol.wire import MAX_FRAME
+
+ABORT = "antiphon.abort"
+"""Key in ``scope["extensions"]``: a function that drops the connection at once, with all that was not sent."""
+
+SETTINGS: dict[str, Any] = {"ws_max_size": MAX_FRAME, "ws_ping_interval": 20.0, "ws_ping_timeout": 20.0}
+"""What ``uvicorn.Config`` needs beside ``ws=SocketProtocol``. Audio in base64 is not worth deflating."""
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """Pass it as ``uvicorn.Config(ws=SocketProtocol, **SETTINGS)``."""
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        scope = getattr(self, "scope", None)
+        if scope is not None:
+            scope["extensions"][ABORT] = self.transport.abort
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.transport.abort()
+
+
+def abort_of(scope: MutableMapping[str, Any]) -> Callable[[], None] | None:
+    """The connection's abort, where the server offers one."""
+    found: Callable[[], None] | None = (scope.get("extensions") or {}).get(ABORT)
+    return found
+
+
+def config(app: Any, **settings: Any) -> uvicorn.Config:
+    """A server's configuration with this room's WebSocket protocol in it."""
+    return uvicorn.Config(app, **{"ws": SocketProtocol, "ws_per_message_deflate": False, **SETTINGS, **settings})
+
+
+class Server(uvicorn.Server):
+    """A server that says goodbye: on SIGTERM or SIGINT it drains its conversations before it closes anything."""
+
+    def __init__(self, config: uvicorn.Config, drain: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(config)
+        self._drain = drain
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        if not self.force_exit:
+            await self._drain()
+        await super().shutdown(sockets)
