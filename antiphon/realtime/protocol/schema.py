@@ -254,7 +254,7 @@ ITEM_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 _WHERE = re.compile(r" - at (?:`key` in )?`\$(?P<path>.*)`$")
 _MISSING = re.compile(r"Object missing required field `(?P<field>.+?)`")
-_NULL = re.compile(r"Expected `(?!.*null).*`, got `null`")
+_NULL = re.compile(r"Expected `(?![^`]*null)[^`]*`, got `null`")
 _TYPE = re.compile(r"Expected `(?P<want>.+?)`, got `(?P<got>.+?)`")
 
 

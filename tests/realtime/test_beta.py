@@ -1,0 +1,177 @@
+"""The beta dialect's names, both ways, against the table of the reference page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from antiphon.realtime.errors import ProtocolError
+from antiphon.realtime.protocol import beta
+from antiphon.realtime.protocol.beta import Beta
+from antiphon.session import config
+
+
+def translator() -> Beta:
+    return Beta(lambda kind: f"{kind}_1")
+
+
+def ga_session(kind: config.Kind = "realtime") -> dict[str, Any]:
+    return config.fresh("m", "sess_1", 1_800_000_000, kind)
+
+
+def test_session_created_is_flat_and_followed_by_conversation_created() -> None:
+    created, conversation = translator().from_ga({"type": "session.created", "session": ga_session()})
+    session = created["session"]
+    assert conversation == {
+        "type": "conversation.created",
+        "conversation": {"id": "conv_1", "object": "realtime.conversation"},
+    }
+    assert "type" not in session and "audio" not in session
+    flat = {
+        "id", "object", "model", "expires_at", "modalities", "instructions", "voice", "input_audio_format",
+        "output_audio_format", "input_audio_transcription", "input_audio_noise_reduction", "turn_detection", "tools",
+        "tool_choice", "temperature", "max_response_output_tokens", "speed", "tracing", "client_secret",
+    }  # fmt: skip
+    assert flat <= set(session)
+    assert session["modalities"] == ["text", "audio"]
+    assert (session["input_audio_format"], session["output_audio_format"]) == ("pcm16", "pcm16")
+    assert session["turn_detection"]["type"] == "server_vad"
+    assert session["temperature"] == 0.8
+
+
+def test_a_flat_update_becomes_a_deep_one_with_only_its_keys() -> None:
+    flat = {
+        "modalities": ["text", "audio"],
+        "voice": "alloy",
+        "input_audio_format": "g711_ulaw",
+        "output_audio_format": "g711_alaw",
+        "input_audio_transcription": {"model": "whisper-1"},
+        "turn_detection": None,
+        "temperature": 0.7,
+        "max_response_output_tokens": 100,
+    }
+    edge = translator()
+    told = edge.to_ga({"type": "session.update", "event_id": "e", "session": flat})
+    assert told == {
+        "type": "session.update",
+        "event_id": "e",
+        "session": {
+            "type": "realtime",
+            "output_modalities": ["audio"],
+            "max_output_tokens": 100,
+            "audio": {
+                "input": {
+                    "format": {"type": "audio/pcmu"},
+                    "transcription": {"model": "whisper-1"},
+                    "turn_detection": None,
+                },
+                "output": {"voice": "alloy", "format": {"type": "audio/pcma"}},
+            },
+        },
+    }
+    merged = config.merged(ga_session(), told["session"])
+    (updated,) = edge.from_ga({"type": "session.updated", "session": merged})
+    for name, value in flat.items():
+        assert updated["session"][name] == value
+
+
+def test_sixteen_kilohertz_input_is_asked_for_by_its_rate() -> None:
+    session = beta.session_to_ga({"input_audio_format": "pcm16", "input_audio_sample_rate": 16_000})
+    assert session["audio"]["input"]["format"] == {"type": "audio/pcm", "rate": 16_000}
+
+
+def test_turn_detection_of_type_none_is_null() -> None:
+    assert beta.session_to_ga({"turn_detection": {"type": "none"}})["audio"]["input"]["turn_detection"] is None
+
+
+def test_an_unknown_format_is_refused_by_its_beta_name() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        translator().to_ga({"type": "session.update", "event_id": "e", "session": {"input_audio_format": "mp3"}})
+    assert (caught.value.param, caught.value.event_id) == ("session.input_audio_format", "e")
+
+
+@pytest.mark.parametrize(
+    ("ga", "old"),
+    [
+        ("response.output_audio.delta", "response.audio.delta"),
+        ("response.output_audio.done", "response.audio.done"),
+        ("response.output_audio_transcript.delta", "response.audio_transcript.delta"),
+        ("response.output_audio_transcript.done", "response.audio_transcript.done"),
+        ("response.output_text.delta", "response.text.delta"),
+        ("response.output_text.done", "response.text.done"),
+        ("response.output_item.added", "response.output_item.added"),
+        ("input_audio_buffer.speech_started", "input_audio_buffer.speech_started"),
+        ("rate_limits.updated", "rate_limits.updated"),
+    ],
+)
+def test_names_of_server_events(ga: str, old: str) -> None:
+    assert translator().from_ga({"type": ga, "x": 1}) == [{"type": old, "x": 1}]
+
+
+def test_added_and_done_become_one_created() -> None:
+    item = {"id": "i", "type": "message", "role": "assistant", "content": [{"type": "output_audio", "transcript": "x"}]}
+    added = translator().from_ga({"type": "conversation.item.added", "item": item, "previous_item_id": None})
+    assert [e["type"] for e in added] == ["conversation.item.created"]
+    assert added[0]["item"]["content"] == [{"type": "audio", "transcript": "x"}]
+    assert translator().from_ga({"type": "conversation.item.done", "item": item, "previous_item_id": None}) == []
+    assert item["content"][0]["type"] == "output_audio"  # what the session holds is untouched
+
+
+def test_a_response_is_flat_and_its_items_have_beta_parts() -> None:
+    response = {
+        "id": "r",
+        "object": "realtime.response",
+        "status": "completed",
+        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}],
+        "output_modalities": ["text"],
+        "max_output_tokens": "inf",
+        "audio": {"output": {"format": {"type": "audio/pcmu"}, "voice": "verse"}},
+        "metadata": {"a": "b"},
+    }
+    (done,) = translator().from_ga({"type": "response.done", "response": response})
+    told = done["response"]
+    assert told["output"][0]["content"] == [{"type": "text", "text": "x"}]
+    assert (told["modalities"], told["voice"], told["output_audio_format"]) == (["text"], "verse", "g711_ulaw")
+    assert told["metadata"] == {"a": "b"} and "audio" not in told and "output_modalities" not in told
+
+
+def test_response_create_and_items_of_old_clients() -> None:
+    edge = translator()
+    create = {
+        "type": "response.create",
+        "response": {
+            "modalities": ["text"],
+            "voice": "echo",
+            "max_response_output_tokens": 5,
+            "temperature": 0.9,
+            "input": [{"type": "message", "role": "assistant", "content": [{"type": "text", "text": "x"}]}],
+        },
+    }
+    response = edge.to_ga(create)["response"]
+    assert response["output_modalities"] == ["text"] and response["max_output_tokens"] == 5
+    assert response["audio"] == {"output": {"voice": "echo"}}
+    assert response["input"][0]["content"][0]["type"] == "output_text"
+    item = {"type": "message", "role": "user", "content": [{"type": "text", "text": "hello"}]}
+    assert edge.to_ga({"type": "conversation.item.create", "item": item})["item"]["content"][0]["type"] == "input_text"
+
+
+def test_transcription_sessions_keep_their_own_event_names() -> None:
+    edge = translator()
+    (created,) = edge.from_ga({"type": "session.created", "session": ga_session("transcription")})
+    assert created["type"] == "transcription_session.created"
+    assert created["session"]["input_audio_format"] == "pcm16" and "voice" not in created["session"]
+    update = edge.to_ga({"type": "transcription_session.update", "session": {"input_audio_format": "g711_alaw"}})
+    assert update["type"] == "session.update"
+    assert update["session"]["type"] == "transcription"
+
+
+def test_the_param_of_an_error_is_told_in_beta_names() -> None:
+    error = {"type": "invalid_request_error", "param": "session.audio.input.turn_detection.threshold", "code": "x"}
+    (told,) = translator().from_ga({"type": "error", "error": error})
+    assert told["error"]["param"] == "session.turn_detection.threshold"
+
+
+def test_arguments_done_has_no_name() -> None:
+    done = {"type": "response.function_call_arguments.done", "name": "f", "arguments": "{}"}
+    assert translator().from_ga(done) == [{"type": "response.function_call_arguments.done", "arguments": "{}"}]
