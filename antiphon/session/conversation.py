@@ -16,7 +16,7 @@ RETRIEVED_AUDIO_S = 12
 RETRIEVED_AUDIO_CHARS = 900_000
 
 
-@dataclass
+@dataclass(eq=False)
 class Item:
     """``wire`` is the GA shape with the whole text, never cut.
 
@@ -141,7 +141,7 @@ class Conversation:
         return self.items[item_id]
 
     def delete(self, item_id: str) -> Item:
-        item = self.get(item_id, "delete")
+        self.get(item_id, "delete")
         self.order.remove(item_id)
         return self.items.pop(item_id)
 

@@ -1,7 +1,8 @@
 """Everything the session room raises.
 
 SessionError
-└── Refused      a client's fault: answered with an ``error`` event, the state is as it was before
+└── Refused              a client's fault: answered with an ``error`` event, the state is as it was before
+    └── ContextOverflow  the conversation no longer fits the model and may not be trimmed: fails the response
 """
 
 from __future__ import annotations
@@ -20,6 +21,17 @@ class Refused(SessionError):
         super().__init__(message)
         self.code = code
         self.param = param
+
+
+class ContextOverflow(Refused):
+    """``truncation`` is "disabled" and the context is full."""
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        super().__init__(
+            f"The conversation takes about {tokens} tokens, but this model's context has room for {limit}, and "
+            f"truncation is disabled.",
+            "context_length_exceeded",
+        )
 
 
 def missing(param: str) -> Refused:

@@ -87,8 +87,11 @@ class PartialTranscript:
 
 @dataclass(frozen=True, slots=True)
 class TextMade:
+    """``tokens`` made since the last one: what a cancelled answer's usage is counted from."""
+
     gen: str
     text: str
+    tokens: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +288,14 @@ class ForgetAudio:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextTrimmed:
+    """For the log and the metrics: the oldest turns left the model's context, which held about ``tokens`` before."""
+
+    items: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class HangUp:
     """Send what is queued, then close with this WebSocket code. The machine is closed already."""
 
@@ -306,5 +317,6 @@ Out = (
     | KeepAudio
     | DropAudio
     | ForgetAudio
+    | ContextTrimmed
     | HangUp
 )

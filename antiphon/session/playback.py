@@ -48,10 +48,12 @@ class Ledger:
         """How much of ``text`` was said by ``sample``.
 
         On a mark it is the mark's offset; between two it is taken in proportion and rounded down to the end of a word,
-        so that what is kept was really said.
+        so that what is kept was really said. Without any mark the whole text is taken to lie evenly over what was sent.
         """
-        if sample <= 0 or not self.marks:
+        if sample <= 0:
             return 0
+        if not self.marks:
+            return word_end(text, len(text) * min(sample, self.sent) // self.sent) if self.sent else 0
         k = bisect_right(self.marks, sample, key=lambda mark: mark[0])
         before = self.marks[k - 1] if k else (0, 0)
         if k == len(self.marks) or before[0] == sample:

@@ -1,0 +1,249 @@
+"""The responses of a session: the one that answers in the conversation, those beside it, and what is still being heard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from antiphon.session.checks import a_string
+from antiphon.session.context import Context
+from antiphon.session.conversation import Conversation
+from antiphon.session.core import Core
+from antiphon.session.early import Anticipation, Early, Made
+from antiphon.session.errors import ContextOverflow, Refused
+from antiphon.session.events import (
+    Abort,
+    AudioMade,
+    CallMade,
+    Confirm,
+    Ended,
+    Generate,
+    Json,
+    Played,
+    TextMade,
+)
+from antiphon.session.listener import Listener
+from antiphon.session.params import ResponseParams, checked_params
+from antiphon.session.request import Request
+from antiphon.session.response import Response
+
+
+class Responses:
+    """Owns every response, and which one is active."""
+
+    def __init__(self, core: Core, conversation: Conversation, context: Context, anticipation: Anticipation) -> None:
+        self._core = core
+        self._conversation = conversation
+        self._context = context
+        self._anticipation = anticipation
+        self._running: dict[str, Response] = {}  # by generation
+        self._listener = Listener(core, conversation)
+        self._owed = False  # a turn ended while a response ran that must not be interrupted
+        self._done_at: float | None = None  # the last default response ended, and nothing has happened since
+        self.active: Response | None = None
+        self.spoken = False
+
+    # ---- beginnings
+
+    def create(self, event: Json) -> None:
+        """response.create"""
+        core = self._core
+        if not core.converses:
+            raise Refused("A transcription session makes no responses.", "invalid_value", "type")
+        output = core.config["audio"]["output"]
+        params = checked_params(
+            event.get("response"), core.features, output["format"], output["voice"] if self.spoken else None
+        )
+        if self.active and not params.aside:
+            raise Refused(
+                f"Conversation already has an active response in progress: {self.active.id}. Wait until the response "
+                "is finished before creating a new one.",
+                "conversation_already_has_active_response",
+            )
+        self._ask(params)
+
+    def answer(self) -> None:
+        """A turn is over: it is answered now, or when the response that must not be interrupted has ended."""
+        if self.active:
+            self._owed = True
+        else:
+            self._ask(ResponseParams())
+
+    def _ask(self, params: ResponseParams) -> None:
+        """Release what was made early if it answers exactly this, else begin."""
+        core = self._core
+        try:
+            request = self._context.request(params)
+        except ContextOverflow as full:
+            response = self._begin(core.new_id("gen"), _nothing(core, params), params)
+            self._fail(response, full.code or "", str(full), kind="invalid_request_error")
+            return
+        early = None if params.aside else self._anticipation.take(request)
+        if early:
+            core.do(Confirm(early.gen))
+            self._begin(early.gen, request, params)
+            for event in early.made:
+                self.made(event)
+            return
+        if not params.aside:
+            self._anticipation.drop("stale")
+            self._anticipation.stop_preparing()
+        gen = core.new_id("gen")
+        core.do(Generate(gen, request, aside=params.aside))
+        self._begin(gen, request, params)
+
+    def _begin(self, gen: str, request: Request, params: ResponseParams) -> Response:
+        conversation = None if params.aside else self._conversation
+        response = Response(self._core, self._core.new_id("resp"), gen, request, conversation, params)
+        self._running[gen] = response
+        if not params.aside:
+            self.active = response
+            self._done_at = None
+        self._core.counts["responses"] += 1
+        response.begin()
+        return response
+
+    def resume(self, early: Early, params: ResponseParams) -> None:
+        """Begin a response with what a generation has made and will make, without asking for one."""
+        self._begin(early.gen, early.request, params)
+        for event in early.made:
+            self.made(event)
+
+    # ---- what the model makes
+
+    def made(self, event: Made) -> None:
+        response = self._running.get(event.gen)
+        if response is None or response.ending:
+            return  # late: its response has ended
+        match event:
+            case TextMade():
+                response.text(event, self._heard_from(response))
+            case AudioMade() if response.request.modality == "audio" and event.samples > 0:
+                self.spoken = self.spoken or not response.aside
+                response.audio(event, self._heard_from(response))
+            case CallMade():
+                response.call(event)
+            case Ended(_, "failed", usage, message, code):
+                response.usage = usage
+                self._fail(response, code, message)
+            case Ended(_, "length", usage):
+                response.ended("incomplete", {"type": "incomplete", "reason": "max_output_tokens"}, usage)
+            case Ended(_, _, usage):
+                response.ended("completed", None, usage)
+
+    def _heard_from(self, response: Response) -> float:
+        return self._core.now if response.aside else max(self._listener.until, self._core.now)
+
+    def _fail(self, response: Response, code: str, message: str, kind: str = "server_error") -> None:
+        text = message or "The server had an error while processing your request."
+        self._core.counts["responses_failed"] += 1
+        self._end(response, "failed", {"type": "failed", "error": {"type": kind, "code": code, "message": text}})
+
+    # ---- endings
+
+    def cancel(self, event: Json) -> None:
+        """response.cancel"""
+        wanted = event.get("response_id")
+        if wanted is not None:
+            a_string(wanted, "response_id")
+            response = next((r for r in self._running.values() if r.id == wanted), None)
+        else:
+            response = self.active
+        if response is None:
+            raise Refused("Cancellation failed: no active response found", "response_cancel_not_active")
+        self._cancel(response, "client_cancelled")
+
+    def interrupt(self) -> bool:
+        """The user speaks: end what answers him, mark what was heard of it; True if there was anything to cut."""
+        self._owed = False
+        cut = self._listener.to_cut(self._running.values())
+        active = self.active
+        if active is not None:
+            cut += [o.item for o in active.outputs if o.item.ledger and o.item.mark is None and o.item not in cut]
+            self._cancel(active, "turn_detected")
+        self._listener.silence(cut, self._running.values())
+        return active is not None or bool(cut)
+
+    def clear_playback(self) -> None:
+        """output_audio_buffer.clear (WebRTC): what waits for the loudspeaker is thrown away."""
+        if self._core.features.transport != "webrtc":
+            raise Refused("output_audio_buffer.clear is only supported on WebRTC and SIP.", "invalid_value", "type")
+        running = self._running.values()
+        self._listener.silence(self._listener.to_cut(running), running)
+
+    def close(self, reason: Json | None = None) -> None:
+        """End everything; with a ``reason`` the client is told, else he is gone."""
+        self._owed = False
+        for response in list(self._running.values()):
+            if not response.ending:
+                self._core.do(Abort(response.gen))
+            if reason is not None:
+                del self._running[response.gen]
+                response.finish("failed", {"type": "failed", "error": reason})
+        self._running.clear()
+        self._listener.close()
+        self.active = None
+
+    def _cancel(self, response: Response, reason: str) -> None:
+        if not response.ending:
+            self._core.do(Abort(response.gen))
+        self._core.counts["responses_cancelled"] += 1
+        self._end(response, "cancelled", {"type": "cancelled", "reason": reason})
+
+    def _end(self, response: Response, status: str, details: Json | None) -> None:
+        del self._running[response.gen]
+        response.finish(status, details)
+        self._core.emit("rate_limits.updated", rate_limits=self._core.rate_limits())
+        if response is self.active:
+            self.active = None
+            self._done_at = self._core.now
+            if self._owed:
+                self._owed = False
+                self.answer()
+
+    # ---- what is heard
+
+    def played(self, event: Played) -> None:
+        """WebRTC: the loudspeaker has come so far."""
+        self._listener.played(event)
+
+    @property
+    def audible(self) -> bool:
+        """Something of the agent runs or is being heard: speech now is an interruption."""
+        return self.active is not None or self._listener.hears(self._running.values())
+
+    @property
+    def quiet_since(self) -> float | None:
+        """When the last answer had been heard to its end; None while one runs, or when there was none."""
+        if self._done_at is None or self.audible:
+            return None
+        return max(self._done_at, self._listener.until)
+
+    def stir(self) -> None:
+        """Somebody spoke: the quiet since the last answer is over."""
+        self._done_at = None
+
+    @property
+    def running(self) -> set[str]:
+        """The generations that are awaited here."""
+        return {gen for gen, response in self._running.items() if not response.ending}
+
+    def pump(self) -> float | None:
+        """Send what is due, end what is finished; the time to come back."""
+        due: list[float] = []
+        for response in list(self._running.values()):
+            again = response.pump()
+            due += [t for t in (again, response.progress()) if t is not None]
+            self._listener.follow(response)
+            if again is None and response.ending and response.gen in self._running:
+                self._end(response, *response.ending)
+        self._listener.let_go(self._running.values())
+        return min(due, default=None)
+
+
+def _nothing(core: Core, params: ResponseParams) -> Request:
+    """Stands for a request that could not be made, so that the response can say why."""
+    modality = params.modality or core.config["output_modalities"][0]
+    return replace(
+        Request("", (), "audio" if modality == "audio" else "text"),
+        voice=params.voice or core.config["audio"]["output"]["voice"],
+    )
