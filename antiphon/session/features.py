@@ -59,7 +59,7 @@ class Features:
     transport: Literal["websocket", "webrtc"] = "websocket"
     min_interruption_ms: int = 0
     resume_after_false_interruption: bool = False
-    min_speech_ms: int = 0
+    min_speech_ms: int = 96
     max_seconds: float = 3600.0
     context_tokens: int = 0
     estimate: Estimate = rough_tokens

@@ -202,30 +202,6 @@ class Hearing:
             self._core.do(Abort(speech.scoring))
             speech.scoring = None
 
-    def idle_due(self) -> float | None:
-        """When the user has been silent for too long after an answer."""
-        policy = self._core.turn_detection
-        limit = policy.get("idle_timeout_ms") if policy and self._core.converses else None
-        quiet = self._responses.quiet_since
-        return None if limit is None or quiet is None or self._speech else quiet + limit / 1000
-
-    def time_out(self) -> None:
-        """He is: an empty item of his, and an answer to it."""
-        core = self._core
-        quiet = self._responses.quiet_since or core.now
-        self._responses.stir()
-        item_id = core.new_id("item")
-        start = max(self.buffer_start, self.received - round((core.now - quiet) * IN_RATE))
-        core.counts["idle_timeouts"] += 1
-        core.emit(
-            "input_audio_buffer.timeout_triggered",
-            item_id=item_id,
-            audio_start_ms=start * 1000 // IN_RATE,
-            audio_end_ms=self.received * 1000 // IN_RATE,
-        )
-        self._memory.add(item_id, None)
-        self._responses.answer()
-
     def _commit(self, item_id: str, span: Span) -> Item:
         self.buffer_start = span[1]
         self._announced = None

@@ -2,7 +2,8 @@
 
 No sockets, clocks, threads, awaits or models in it. The parts and what each owns: ``hearing`` the input buffer and the
 turns in it; ``responses`` what is being answered and heard; ``anticipation`` what is made before it is needed;
-``transcripts`` what is being read; ``conversation`` the items; ``memory`` the samples they own; ``context`` what of them the model gets.
+``transcripts`` what is being read; ``conversation`` the items; ``memory`` the samples they own; ``context`` what of
+them the model gets; ``idle`` the user's silence.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from antiphon.session.events import (
 )
 from antiphon.session.features import Features
 from antiphon.session.hearing import Hearing
+from antiphon.session.idle import Idle
 from antiphon.session.memory import Memory
 from antiphon.session.responses import Responses
 from antiphon.session.transcripts import Transcripts
@@ -76,6 +78,7 @@ class Session:
         self.responses = Responses(core, self.conversation, self.context, self.anticipation)
         self.memory = Memory(core, self.conversation, self.context, self.transcripts)
         self.hearing = Hearing(core, self.memory, self.responses, self.anticipation, self.transcripts)
+        self.idle = Idle(core, self.hearing, self.memory, self.responses)
         self.deadline: float | None = None
         """When ``handle(Tick(), now)`` is wanted; changes with every handling."""
         self.closed = False
@@ -153,9 +156,9 @@ class Session:
             return
         core = self._core
         again = self.responses.pump()
-        idle = self.hearing.idle_due()
+        idle = self.idle.due()
         if idle is not None and idle <= core.now:
-            self.hearing.time_out()
+            self.idle.time_out()
             again, idle = self.responses.pump(), None
         if self._expires is not None and core.now >= self._expires:
             self._expire()
