@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from antiphon.realtime import refusals
 from antiphon.realtime.auth import Caller, presented
 from antiphon.realtime.doors import Doors, Kind
-from antiphon.realtime.errors import ProtocolError, RealtimeError, TooMany
+from antiphon.realtime.errors import ProtocolError, RealtimeError
 from antiphon.realtime.protocol import beta, schema
 from antiphon.realtime.protocol.schema import Json
 from antiphon.session.errors import Refused
@@ -50,7 +51,7 @@ def routes(doors: Doors) -> list[BaseRoute]:
 
 async def _answer(doors: Doors, request: Request, mint: Any) -> Response:
     try:
-        caller = doors.keys.caller(presented(request.headers))
+        caller = doors.state.keys.caller(presented(request.headers))
         body = await _body(request)
         return JSONResponse(mint(doors, caller, body))
     except (RealtimeError, Refused) as e:
@@ -59,10 +60,9 @@ async def _answer(doors: Doors, request: Request, mint: Any) -> Response:
 
 def refusal(error: RealtimeError | Refused) -> Response:
     """An error in the shape and with the status that REST clients know."""
-    told = error if isinstance(error, RealtimeError) else ProtocolError(str(error), code=error.code, param=error.param)
-    body = {"message": str(told), "type": told.type, "param": told.param, "code": told.code}
-    headers = {"Retry-After": str(max(1, round(told.retry_after_s)))} if isinstance(told, TooMany) else None
-    return JSONResponse({"error": body}, status_code=told.status, headers=headers)
+    if isinstance(error, Refused):
+        error = ProtocolError(str(error), code=error.code, param=error.param)
+    return refusals.response(error)
 
 
 async def _body(request: Request) -> Json:
@@ -94,7 +94,7 @@ def _mint_ga(doors: Doors, caller: Caller, body: Json) -> Json:
         raise ProtocolError(message, code="invalid_value", param="expires_after.seconds")
     carried = schema.check_session(body["session"]) if body.get("session") is not None else {"type": "realtime"}
     session = _session(doors, carried)
-    key = doors.keys.mint(caller, carried, expiry.seconds)
+    key = doors.state.keys.mint(caller, carried, expiry.seconds)
     return {"value": key.value, "expires_at": key.expires_at, "session": session}
 
 
@@ -102,7 +102,7 @@ def _mint_beta(doors: Doors, caller: Caller, body: Json, kind: Kind = "realtime"
     flat = schema.check_session(body, "beta")
     carried = beta.session_to_ga(flat, kind=kind)
     session = _session(doors, carried)
-    key = doors.keys.mint(caller, carried, BETA_SECONDS)
+    key = doors.state.keys.mint(caller, carried, BETA_SECONDS)
     secret = {"value": key.value, "expires_at": key.expires_at}
     return {**beta.session_from_ga(session, flat.get("temperature") or 0.8), "client_secret": secret}
 
@@ -113,4 +113,4 @@ def _mint_beta_transcription(doors: Doors, caller: Caller, body: Json) -> Json:
 
 def _session(doors: Doors, carried: Json) -> Json:
     kind: Kind = "transcription" if carried.get("type") == "transcription" else "realtime"
-    return doors.session_object(kind, str(carried.get("model") or doors.graph.info.model), carried)
+    return doors.session_object(kind, None, carried)

@@ -1,21 +1,19 @@
-"""What the realtime doors share, whatever the transport: made once by the app, given to every conversation."""
+"""What conversations share on every transport: made once beside the server's state, given to each of them."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
 
-from antiphon.realtime.auth import Caller, Keys, Origins
-from antiphon.realtime.limits import Admission
-from antiphon.realtime.metrics import Metrics
+from antiphon.pipelines.info import PipelineInfo
+from antiphon.realtime.auth import Caller, Origins
 from antiphon.realtime.sessions import Sessions
-from antiphon.realtime.shell.pump import Graph
 from antiphon.realtime.shell.runner import Door, Ear, Shell, Spawn
-from antiphon.realtime.tracing import SessionTrace, Traces
+from antiphon.realtime.state import State
+from antiphon.realtime.tracing import SessionTrace
 from antiphon.realtime.watch import Watch
 from antiphon.session import config as session_config
 from antiphon.session import events as ev
@@ -32,59 +30,72 @@ def new_id(kind: str) -> str:
     return f"{kind}_{uuid.uuid4().hex[:20]}"
 
 
-@dataclass
 class Doors:
-    """The services of a conversation. ``features`` are the server's; a session's differ by its transport only."""
+    """``open_ear`` gives a session its place in the ears; ``features`` are what the operator allows every session.
 
-    graph: Graph
-    open_ear: OpenEar
-    keys: Keys
-    admission: Admission
-    metrics: Metrics
-    features: Features = field(default_factory=Features)
-    origins: Origins = field(default_factory=Origins)
-    sessions: Sessions = field(default_factory=Sessions)
-    traces: Traces = field(default_factory=Traces)
-    drain_s: float = 10.0
-    _aside: set[asyncio.Task[None]] = field(default_factory=set)
+    ``drain_s``: how long answers may still run when the server is told to end.
+    """
 
-    def spawn_aside(self, work: Coroutine[Any, Any, None]) -> None:
-        """A task that belongs to no session: the wait for an aborted generation's last receipt."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._aside.add(task)
-        task.add_done_callback(self._aside.discard)
+    def __init__(self, state: State, open_ear: OpenEar, features: Features | None = None, *, drain_s: float = 10.0) -> None:
+        self.state = state
+        self.origins = Origins(state.settings.origins)
+        self.sessions = Sessions()
+        self._open_ear = open_ear
+        self._features = features or Features()
+        self._drain_s = drain_s
 
     async def drain(self) -> None:
         """Admit nobody, let answers end, close with 1001."""
-        self.admission.closing = True
-        await self.sessions.drain(self.drain_s)
-        for task in list(self._aside):
-            task.cancel()
+        self.state.admission.closing = True
+        await self.sessions.drain(self._drain_s)
 
-    def session_object(self, kind: Kind, model: str, carried: ev.Json | None = None) -> ev.Json:
+    def features(self) -> Features:
+        """What a session may do on the pipeline that runs. Raises ``Unavailable`` while none does."""
+        return allowed(self._features, self.state.info)
+
+    def session_object(self, kind: Kind, model: str | None, carried: ev.Json | None = None) -> ev.Json:
         """A fresh GA session object, with the settings that an ephemeral key or a REST body carries laid over it.
 
-        Raises ``session.errors.Refused``.
+        Raises ``Unavailable``, and ``session.errors.Refused`` for settings that cannot be had.
         """
-        features = self.features
+        features = self.features()
         expires = int(time.time() + features.max_seconds)
-        fresh = session_config.fresh(model, new_id("sess"), expires, kind, features)
+        named = model or (carried or {}).get("model") or self.state.info.model
+        fresh = session_config.fresh(str(named), new_id("sess"), expires, kind, features)
         return session_config.merged(fresh, carried, features) if carried else fresh
 
     def conversation(
         self, *, caller: Caller, session: ev.Json, door: Door, transport: Transport, spawn: Spawn
     ) -> tuple[Shell, SessionTrace]:
-        """A conversation behind ``door``; ``session`` from ``session_object``. Nothing is sent before ``begin``."""
-        machine = Session(session, new_id, replace(self.features, transport=transport))
-        trace = self.traces.open(session["id"], transport, caller.id)
+        """A conversation behind ``door``; ``session`` is from ``session_object``. Nothing is sent before ``begin``."""
+        state = self.state
+        machine = Session(
+            session,
+            new_id=new_id,
+            features=replace(self.features(), transport=transport),
+            rate_limits=lambda: state.admission.rate_limits(caller.id),
+        )
+        trace = state.traces.open(session["id"], transport, caller.id)
         shell = Shell(
             id=session["id"],
             machine=machine,
             door=door,
-            graph=self.graph,
-            open_ear=self.open_ear,
+            graph=state.client,
+            open_ear=self._open_ear,
             spawn=spawn,
-            observer=Watch(self.metrics, trace, self.spawn_aside),
-            count_response=lambda: self.admission.response(caller.id),
+            observer=Watch(state.metrics, trace, state.spawn),
+            count_response=lambda: state.admission.response(caller.id),
         )
         return shell, trace
+
+
+def allowed(features: Features, info: PipelineInfo) -> Features:
+    """The operator's switches, less what the pipeline cannot do."""
+    outputs = info.terminals.get("chat", ())
+    return replace(
+        features,
+        outputs=tuple(o for o in features.outputs if o in outputs),
+        inputs=tuple(i for i in features.inputs if i in info.inputs.get("chat", ())),
+        early=features.early and info.early_responses,
+        context_tokens=features.context_tokens or info.context_tokens,
+    )

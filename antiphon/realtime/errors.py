@@ -10,7 +10,8 @@ RealtimeError
 │   ├── TooBig         more bytes than the limit (413)
 │   └── WrongMedia     a body of another content type (415)
 ├── Unavailable        not now: starting, draining, failed to start (503); ``retry_after_s`` is a hint
-└── ClientGone         nobody is there to be answered any more
+├── ClientGone         nobody is there to be answered any more
+└── Stalled            a peer that does not read; the connection is cut off
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from antiphon.realtime.errors import TooMany
 
@@ -81,6 +82,19 @@ class Admission:
         """Count one response that ``caller`` asked for; raises ``TooMany`` past its rate."""
         if (rate := self.limits.responses_per_minute) is not None:
             self._take(self._responses, caller, rate, "responses")
+
+    def rate_limits(self, caller: str) -> list[dict[str, Any]]:
+        """The body of ``rate_limits.updated``. Where there is no limit a large one is told: clients compute with it."""
+        rate = self.limits.responses_per_minute
+        limit, remaining, reset = 10_000, 10_000, 0.0
+        if rate is not None:
+            bucket = self._responses.get(caller)
+            level = bucket.level(self._clock()) if bucket else float(rate)
+            limit, remaining, reset = rate, int(level), round((rate - level) * 60 / rate, 3) if rate else 60.0
+        return [
+            {"name": "requests", "limit": limit, "remaining": remaining, "reset_seconds": reset},
+            {"name": "tokens", "limit": 1_000_000, "remaining": 1_000_000, "reset_seconds": 0.0},
+        ]
 
     def _admit(self, caller: str) -> None:
         limits = self.limits

@@ -17,22 +17,22 @@ def routes(doors: Doors) -> list[BaseRoute]:
     """A caller sees the sessions of its own key; without keys everyone sees all."""
 
     def whose(request: Request) -> str | None:
-        caller = doors.keys.caller(presented(request.headers))
+        caller = doors.state.keys.caller(presented(request.headers))
         return None if caller == ANONYMOUS else caller.id
 
     async def metrics(request: Request) -> Response:
-        return Response(doors.metrics.text(), media_type=CONTENT_TYPE)
+        return Response(doors.state.metrics.text(), media_type=CONTENT_TYPE)
 
     async def sessions(request: Request) -> Response:
         try:
             caller = whose(request)
         except RealtimeError as e:
             return refusal(e)
-        return JSONResponse({"object": "list", "data": doors.traces.list(caller)})
+        return JSONResponse({"object": "list", "data": doors.state.traces.list(caller)})
 
     async def trace(request: Request) -> Response:
         try:
-            found = doors.traces.get(request.path_params["session_id"], whose(request))
+            found = doors.state.traces.get(request.path_params["session_id"], whose(request))
         except RealtimeError as e:
             return refusal(e)
         if found is None:

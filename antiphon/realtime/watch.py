@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from antiphon.realtime.metrics import Metrics
-from antiphon.realtime.shell.pump import Work
+from antiphon.realtime.state import Generation
 from antiphon.realtime.tracing import SessionTrace, Turn
 from antiphon.session import events as ev
 
@@ -24,7 +24,7 @@ class Watch:
         self._metrics = metrics
         self._trace = trace
         self._spawn_aside = spawn_aside
-        self._works: dict[str, tuple[str, Work]] = {}
+        self._works: dict[str, tuple[str, Generation]] = {}
         self._early: set[str] = set()
         self._turn: Turn | None = None
         self._answering: dict[str, Turn] = {}
@@ -178,7 +178,7 @@ class Watch:
         self._metrics.phase.labels(name).observe(max(0.0, seconds))
 
     # ---- generations
-    def began(self, gen: str, kind: str, work: Work) -> None:
+    def began(self, gen: str, kind: str, work: Generation) -> None:
         self._metrics.generations.labels(kind).inc()
         self._works[gen] = (kind, work)
 
@@ -194,7 +194,7 @@ class Watch:
         else:
             self._metrics.stages(work.timeline)
 
-    async def _await_receipts(self, work: Work) -> None:
+    async def _await_receipts(self, work: Generation) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RECEIPT_S):
                 await work.released()

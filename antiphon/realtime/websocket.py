@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from antiphon.realtime.auth import Caller, presented
 from antiphon.realtime.doors import Doors, Kind, new_id
-from antiphon.realtime.errors import ProtocolError, RealtimeError, Stalled, TooMany
+from antiphon.realtime.errors import ProtocolError, RealtimeError, Stalled, TooMany, Unavailable
 from antiphon.realtime.outbox import Outbox
 from antiphon.realtime.protocol import schema, wire
 from antiphon.realtime.protocol.beta import Beta
@@ -55,17 +55,17 @@ async def _not_an_upgrade(request: Request) -> Response:
 async def serve(websocket: WebSocket, doors: Doors) -> None:
     """One connection, from the handshake to its last byte."""
     if not doors.origins.allows(websocket.headers.get("origin")):
-        doors.metrics.refused.labels("origin").inc()
+        doors.state.metrics.refused.labels("origin").inc()
         await websocket.close(POLICY)  # before it is accepted: HTTP 403
         return
     offered: list[str] = websocket.scope.get("subprotocols") or []
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
     try:
-        caller = doors.keys.caller(presented(websocket.headers, offered), realtime=True)
-        with doors.admission.session(caller.id):
+        caller = doors.state.keys.caller(presented(websocket.headers, offered), realtime=True)
+        with doors.state.admission.session(caller.id):
             await Connection(websocket, doors, caller, dialect_of(websocket.headers, offered)).run()
     except (RealtimeError, Refused) as e:
-        doors.metrics.refused.labels(e.code or "none").inc()
+        doors.state.metrics.refused.labels(e.code or "none").inc()
         await _refuse(websocket, e)
     except WebSocketDisconnect:
         pass
@@ -75,7 +75,7 @@ async def _refuse(websocket: WebSocket, error: RealtimeError | Refused) -> None:
     """An ``error`` event and a close, which more clients understand than a refused upgrade."""
     told = error if isinstance(error, RealtimeError) else ProtocolError(str(error), code=error.code, param=error.param)
     event = {**wire.error_event(told), "event_id": new_id("event")}
-    code = TRY_AGAIN_LATER if isinstance(told, TooMany) else UNAUTHORIZED if told.status == 401 else POLICY
+    code = TRY_AGAIN_LATER if isinstance(told, TooMany | Unavailable) else UNAUTHORIZED if told.status == 401 else POLICY
     try:
         async with asyncio.timeout(5.0):
             await websocket.send_text(wire.encode(event))
@@ -110,8 +110,7 @@ class Connection:
         self._outbox = Outbox()
         carried = dict(caller.session) if caller.session else None
         query = websocket.query_params
-        model = query.get("model") or str((carried or {}).get("model") or doors.graph.info.model)
-        self._session = doors.session_object(kind_of(query, carried), model, carried)
+        self._session = doors.session_object(kind_of(query, carried), query.get("model"), carried)
         self._shell: Shell | None = None
         self._finisher: Finisher | None = None
 
@@ -144,7 +143,7 @@ class Connection:
     async def run(self) -> None:
         """Until either side closes. The named boundary: what breaks here ends this connection only."""
         ending = "client"
-        metrics = self._doors.metrics
+        metrics = self._doors.state.metrics
         gauge = metrics.sessions_open.labels("websocket")
         gauge.inc()
         self._doors.sessions.add(self)
@@ -177,7 +176,7 @@ class Connection:
             ending = self._outbox.ending or ending
             metrics.sessions.labels("websocket", ending).inc()
             if trace is not None:
-                self._doors.traces.close(trace, ending)
+                self._doors.state.traces.close(trace, ending)
 
     def _shell_session(self) -> Json:
         assert self._shell is not None
@@ -204,7 +203,7 @@ class Connection:
             event = self._beta.to_ga(event) if self._beta else event
             check_media(event)
         except ProtocolError as e:
-            self._doors.metrics.error(e.code)
+            self._doors.state.metrics.error(e.code)
             self.send(wire.error_event(e, event_id))
         else:
             shell.feed(ev.Command(event))
@@ -216,7 +215,7 @@ class Connection:
         try:
             await self._outbox.run(self._socket.send_text, close)
         except Stalled as e:
-            self._doors.metrics.stalled.inc()
+            self._doors.state.metrics.stalled.inc()
             log.warning("a client does not read: %s", e, extra={"session": self.id})
             self._cut_off()
         except (WebSocketDisconnect, RuntimeError):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from typing import Literal
 
-from antiphon.pipelines.client import Event
 from antiphon.pipelines.errors import Aborted, Refused, StageFailed
 from antiphon.pipelines.outputs import (
     AudioDelta,
@@ -17,8 +16,7 @@ from antiphon.pipelines.outputs import (
     TranscriptResult,
     Usage,
 )
-from antiphon.pipelines.requests import GenerateRequest
-from antiphon.pipelines.stage import Listener
+from antiphon.realtime.state import Generation
 from antiphon.session import events as ev
 
 log = logging.getLogger("antiphon.realtime")
@@ -28,42 +26,10 @@ PIECE = ev.OUT_RATE // 5
 TELL_EVERY_S = 0.2
 
 
-class Work(Protocol):
-    """What the shell needs of ``pipelines.client.Generation``."""
-
-    timeline: Any
-
-    def __aiter__(self) -> AsyncIterator[Event]: ...
-
-    def abort(self, reason: str = ...) -> None: ...
-
-    def tell(
-        self,
-        *,
-        due_in_ms: float,
-        heard_ms: float | None = ...,
-        window_ms: float | None = ...,
-        listener: Listener | None = ...,
-    ) -> None: ...
-
-    async def released(self) -> Any: ...
-
-
-class Graph(Protocol):
-    """What the shell needs of ``pipelines.client.Client``."""
-
-    @property
-    def info(self) -> Any: ...
-
-    def generate(self, request: GenerateRequest) -> Work: ...
-
-    def forget(self, conversation: str) -> None: ...
-
-
 Feed = Callable[[ev.In], None]
 
 
-async def pump_answer(gen: str, work: Work, feed: Feed) -> None:
+async def pump_answer(gen: str, work: Generation, feed: Feed) -> None:
     """An answer (or a preparation) into TextMade, AudioMade, CallMade and exactly one Ended."""
     reason: Literal["stop", "length"] = "stop"
     usage = Usage()
@@ -92,7 +58,7 @@ async def pump_answer(gen: str, work: Work, feed: Feed) -> None:
         feed(ev.Ended(gen, reason, usage))
 
 
-async def pump_transcript(gen: str, work: Work, tell: Callable[[str | None, str], None]) -> None:
+async def pump_transcript(gen: str, work: Generation, tell: Callable[[str | None, str], None]) -> None:
     """A transcription into one call of ``tell(text, error)``."""
     text = None
     try:
@@ -143,7 +109,7 @@ class Pieces:
 class Teller:
     """The listener's progress, told to the graph on change and at most five times a second; the last word always."""
 
-    def __init__(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, work: Generation, loop: asyncio.AbstractEventLoop) -> None:
         self._work = work
         self._loop = loop
         self._last = -TELL_EVERY_S

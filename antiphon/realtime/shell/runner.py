@@ -20,8 +20,9 @@ from antiphon.pipelines.stage import Listener
 from antiphon.realtime.errors import ProtocolError, TooMany
 from antiphon.realtime.shell.asking import Asking
 from antiphon.realtime.shell.hearing import Hearing
-from antiphon.realtime.shell.pump import Graph, Teller, Work, failed, pump_answer, pump_transcript
+from antiphon.realtime.shell.pump import Teller, failed, pump_answer, pump_transcript
 from antiphon.realtime.shell.store import MAX_UNOWNED_S, AudioStore
+from antiphon.realtime.state import Client, Generation
 from antiphon.session import events as ev
 from antiphon.session.events import Json
 
@@ -34,7 +35,9 @@ LISTENERS: dict[str, Listener] = {"partial": "none", "guess": "early", "final": 
 class Machine(Protocol):
     """``session.machine.Session``, as far as the shell knows it."""
 
-    config: Json
+    @property
+    def config(self) -> Json: ...
+
     deadline: float | None
 
     def begin(self, now: float) -> list[ev.Out]: ...
@@ -71,7 +74,7 @@ class Observer(Protocol):
 
     def saw(self, event: ev.In | None, effects: list[ev.Out], now: float) -> None: ...
 
-    def began(self, gen: str, kind: str, work: Work) -> None: ...
+    def began(self, gen: str, kind: str, work: Generation) -> None: ...
 
     def ended(self, gen: str, *, aborted: bool) -> None: ...
 
@@ -90,7 +93,7 @@ class Shell:
         id: str,
         machine: Machine,
         door: Door,
-        graph: Graph,
+        graph: Client,
         open_ear: Callable[[Callable[[ev.SpeechScored], None]], Ear],
         spawn: Spawn,
         observer: Observer,
@@ -107,7 +110,7 @@ class Shell:
         self._loop = asyncio.get_running_loop()
         self._asking = Asking(id, self.store, graph.info)
         self._hearing = Hearing(machine.config["audio"]["input"]["format"])
-        self._works: dict[str, tuple[Work | None, asyncio.Task[None] | None]] = {}
+        self._works: dict[str, tuple[Generation | None, asyncio.Task[None] | None]] = {}
         self._tellers: dict[str, Teller] = {}
         self._inbox: deque[ev.In] = deque()
         self._running = False
@@ -307,7 +310,7 @@ class Shell:
         if work is not None:
             work.tell(due_in_ms=0.0, heard_ms=0.0, listener="confirmed")
 
-    def _begin(self, gen: str, kind: str, work: Work, pump: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, gen: str, kind: str, work: Generation, pump: Coroutine[Any, Any, None]) -> None:
         self._observer.began(gen, kind, work)
         task = self._spawn(pump)
         self._works[gen] = (work, task)

@@ -11,8 +11,8 @@ from antiphon.pipelines.requests import PCM_F32_16K, AudioPart
 from antiphon.session.events import IN_RATE
 from antiphon.session.request import Span
 
-MAX_UNOWNED_S = 900.0
-"""Uncommitted audio a session may hold: 58 MB. More is refused by name, never dropped."""
+MAX_UNOWNED_S = 1_000.0
+"""Uncommitted audio that a store can hold: 64 MB. The session bounds its buffer below that, and says so."""
 
 
 class AudioStore:
