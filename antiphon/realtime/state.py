@@ -17,6 +17,7 @@ from antiphon.realtime.auth import Keys
 from antiphon.realtime.errors import Unavailable
 from antiphon.realtime.limits import Admission
 from antiphon.realtime.metrics import Metrics
+from antiphon.realtime.rest.audio_answers import AudioAnswers
 from antiphon.realtime.settings import Settings
 from antiphon.realtime.tracing import Traces
 
@@ -68,6 +69,7 @@ class State:
         self.admission = Admission(settings.limits, time.monotonic)
         self.metrics = Metrics()
         self.traces = Traces()
+        self.audio_answers = AudioAnswers(settings.audio_answer_s, time.time)
         self.started_at = int(time.time())
         self.failure: PipelineError | None = None
         self._client_factory = client_factory

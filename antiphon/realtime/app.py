@@ -1,0 +1,82 @@
+"""The Starlette application: every door on one pipeline, and the life of that pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from antiphon.pipelines.errors import ConfigError, PipelineError
+from antiphon.realtime import refusals
+from antiphon.realtime.request_ids import HEADER, RequestIds
+from antiphon.realtime.rest import chat, health, models, speech, transcriptions, voices
+from antiphon.realtime.settings import Settings
+from antiphon.realtime.state import Client, State
+
+log = logging.getLogger("antiphon.server")
+
+EXPOSED = (HEADER, "Server-Timing", "Retry-After", "Location")
+REST = (chat, speech, transcriptions, voices, models, health)
+
+
+def create_app(
+    settings: Settings,
+    client_factory: Callable[[], Client],
+    *,
+    progress: Callable[[str], None] | None = None,
+    on_started: Callable[[PipelineError | None], None] | None = None,
+) -> Starlette:
+    """The application. The doors are open at once and answer 503 until the pipeline is warm.
+
+    ``client_factory`` is called once, on the server's loop. ``progress`` gets each lane's name as it becomes ready.
+    ``on_started`` is told None when all is warm, else what went wrong: a command line then ends with a message.
+    """
+    state = State(settings, client_factory)
+
+    async def start() -> None:
+        error: PipelineError | None = None
+        try:
+            await state.start(progress)
+        except PipelineError as failure:
+            log.error("the pipeline did not start: %s", failure)
+            error = failure
+        except Exception as failure:
+            # Boundary: whatever a factory raises must show in /health rather than leave the server starting for ever.
+            log.exception("the pipeline did not start")
+            error = state.failure = ConfigError(f"the pipeline did not start: {type(failure).__name__}")
+        if on_started is not None:
+            on_started(error)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        starting = asyncio.get_running_loop().create_task(start())
+        try:
+            yield
+        finally:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            await state.stop()
+
+    app = Starlette(
+        routes=[route for door in REST for route in door.routes(state)],
+        lifespan=lifespan,
+        middleware=[
+            Middleware(
+                CORSMiddleware,
+                allow_origins=settings.cors_origins,
+                allow_methods=("GET", "POST", "DELETE", "OPTIONS"),
+                allow_headers=("*",),
+                expose_headers=EXPOSED,
+            ),
+            Middleware(RequestIds),
+        ],
+        exception_handlers={HTTPException: refusals.on_http_exception, Exception: refusals.on_exception},
+    )
+    app.state.antiphon = state
+    return app
