@@ -1,0 +1,82 @@
+"""Where a stage's tensors live: a device and a dtype; its free memory; and the fence of its last work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from antiphon.pipelines.errors import ConfigError, WeightError
+from antiphon.pipelines.stage import Fence
+
+GIB = 1 << 30
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A device and the dtype of the weights on it."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, device: str = "cpu", dtype: str = "") -> Place:
+        """``dtype`` "" is float32 on a CPU and bfloat16 elsewhere. Raises ConfigError for what torch does not know."""
+        try:
+            where = torch.device(device)
+        except RuntimeError as error:
+            raise ConfigError(f"device {device!r} is not one that torch knows") from error
+        if where.type == "cuda" and not torch.cuda.is_available():
+            raise ConfigError(f"device {device!r}: this torch ({torch.__version__}) sees no CUDA device")
+        name = dtype or ("float32" if where.type == "cpu" else "bfloat16")
+        if name not in _DTYPES:
+            raise ConfigError(f"dtype {dtype!r} is not one of {', '.join(_DTYPES)}")
+        if where.type == "cpu":
+            # Several stages share the cores; torch's own pool beside them makes every step slower, not faster.
+            torch.set_num_threads(1)
+        return cls(where, _DTYPES[name])
+
+    def free_bytes(self) -> int:
+        """Memory that can still be allocated on the device; for a CPU, what the kernel calls available."""
+        if self.device.type == "cuda":
+            return int(torch.cuda.mem_get_info(self.device)[0])
+        return _available_memory()
+
+    def require(self, what: str, weights: int, cache: int = 0) -> None:
+        """Raise WeightError, with the numbers, unless ``weights`` + ``cache`` bytes fit in what is free."""
+        free = self.free_bytes()
+        if weights + cache <= free:
+            return
+        extra = f" and {cache / GIB:.1f} GiB for its KV cache" if cache else ""
+        raise WeightError(
+            f"{what} needs {weights / GIB:.1f} GiB for its weights in {str(self.dtype).removeprefix('torch.')}{extra}; "
+            f"{self.device} has {free / GIB:.1f} GiB free"
+        )
+
+    def fence(self) -> Fence | None:
+        """After all work that this thread has queued on the device; None where work is done when a call returns."""
+        if self.device.type != "cuda":
+            return None
+        event = torch.cuda.Event()
+        event.record(torch.cuda.current_stream(self.device))
+        return _EventFence(event)
+
+
+class _EventFence:
+    def __init__(self, event: torch.cuda.Event) -> None:
+        self._event = event
+
+    def done(self) -> bool:
+        return bool(self._event.query())
+
+
+def _available_memory() -> int:
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 1 << 62  # this system does not tell: do not refuse on a guess

@@ -1,0 +1,45 @@
+"""Text from tokens as they come: whole characters only, special tokens silent."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+
+@lru_cache(maxsize=4)
+def read_tokenizer(folder: str) -> Any:
+    """The folder's tokenizer, read once per process."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
+
+
+class Detokenizer:
+    """One answer's text. A token may end inside a character: its text waits for the rest, or for ``flush``."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._held: list[int] = []
+        self._told = 0
+
+    def add(self, token: int) -> str:
+        """The text that this token completed; "" while it is inside a character."""
+        self._held.append(token)
+        text = self._decode(self._held)
+        if text.endswith("\ufffd"):
+            return ""
+        new = text[self._told :]
+        # Keep one token of context: what a token means may depend on the one before it, never on more in this BPE.
+        self._held = self._held[-1:]
+        self._told = len(self._decode(self._held))
+        return new
+
+    def flush(self) -> str:
+        """What is left, its broken characters as U+FFFD."""
+        text = self._decode(self._held)[self._told :]
+        self._held, self._told = [], 0
+        return text
+
+    def _decode(self, ids: list[int]) -> str:
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text

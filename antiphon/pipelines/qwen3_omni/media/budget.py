@@ -1,0 +1,66 @@
+"""What one request's media may cost, and how they are to be sampled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from antiphon.pipelines.errors import Refused
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The server's limits. Pixels are counted before resizing, seconds and bytes before decoding."""
+
+    items: int = 16
+    audio_bytes: int = 64 * MIB
+    audio_seconds: float = 2400.0
+    image_bytes: int = 32 * MIB
+    image_pixels: int = 50_000_000
+    video_bytes: int = 256 * MIB
+    video_seconds: float = 600.0
+    video_frame_pixels: int = 9_000_000
+    video_decoded_frames: int = 40_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How videos are sampled and pictures are sized. Pixel bounds hold after resizing; None: the checkpoint's own.
+
+    ``total_pixels`` is shared by the sampled frames of one video. Defaults are those of the family's published sampler.
+    """
+
+    video_fps: float = 2.0
+    video_max_frames: int = 768
+    min_pixels: int | None = None
+    max_pixels: int | None = None
+    total_pixels: int | None = None
+    use_audio_in_video: bool = False
+
+    def changed(self, given: dict[str, Any]) -> Sampling:
+        """With what a request names. Raises Refused naming the parameter and its bounds."""
+        for key, (low, high, kind) in _BOUNDS.items():
+            value = given.get(key)
+            if value is None:
+                continue
+            wrong = isinstance(value, bool) != (kind is bool) or not isinstance(value, kind)
+            if wrong or not low <= value <= high:
+                raise Refused(f"{key} must be between {low:g} and {high:g}, not {value!r}", param=key)
+        return replace(self, **{key: given[key] for key in _BOUNDS if given.get(key) is not None})
+
+    @property
+    def key(self) -> str:
+        """Part of a cache key: the same bytes sampled otherwise are another picture."""
+        return f"{self.video_fps}/{self.video_max_frames}/{self.min_pixels}/{self.max_pixels}/{self.total_pixels}"
+
+
+_BOUNDS: dict[str, tuple[float, float, Any]] = {
+    "video_fps": (0.1, 60.0, (int, float)),
+    "video_max_frames": (2, 768, int),
+    "min_pixels": (1024, 16_777_216, int),
+    "max_pixels": (1024, 16_777_216, int),
+    "total_pixels": (4096, 200_000_000, int),
+    "use_audio_in_video": (0, 1, bool),
+}

@@ -1,0 +1,125 @@
+"""Media by URL, under a policy: schemes, bytes, time, redirects, and no address that is not public unless allowed.
+
+The address that was checked is the address that is connected to: a name that resolves to something else a moment later
+(DNS rebinding) gains nothing. Redirects are followed by hand, each under the same checks. Proxies of the environment are
+not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import httpx
+
+from antiphon.pipelines.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class UrlPolicy:
+    """``allow_private``: also addresses of this machine and its networks. ``seconds``: for the whole fetch."""
+
+    schemes: tuple[str, ...] = ("https", "http")
+    seconds: float = 15.0
+    redirects: int = 3
+    allow_private: bool = False
+
+
+async def fetch(url: str, policy: UrlPolicy, max_bytes: int, what: str) -> bytes:
+    """The bytes behind ``url`` (or in it: ``data:``). ``what`` names the item in errors. Raises Refused."""
+    if url[:5].lower() == "data:":
+        return _inline(url, max_bytes, what)
+    try:
+        async with asyncio.timeout(policy.seconds):
+            return await _follow(url, policy, max_bytes, what)
+    except TimeoutError:
+        raise _refused(what, f"did not arrive within {policy.seconds:g} s") from None
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise _refused(what, f"could not be fetched ({type(error).__name__})") from None
+
+
+async def _follow(url: str, policy: UrlPolicy, max_bytes: int, what: str) -> bytes:
+    target = httpx.URL(url)
+    async with httpx.AsyncClient(trust_env=False, follow_redirects=False) as client:
+        for _ in range(policy.redirects + 1):
+            address = await _checked(target, policy, what)
+            request = client.build_request(
+                "GET",
+                target.copy_with(host=address),
+                headers={"Host": target.netloc.decode("ascii"), "Accept": "*/*"},
+                extensions={"sni_hostname": target.host},
+                timeout=policy.seconds,
+            )
+            response = await client.send(request, stream=True)
+            try:
+                if response.is_redirect:
+                    target = target.join(response.headers.get("location", ""))
+                    continue
+                if response.status_code != 200:
+                    raise _refused(what, f"its server answered {response.status_code}")
+                return await _read(response, max_bytes, what)
+            finally:
+                await response.aclose()
+    raise _refused(what, f"redirected more than {policy.redirects} times")
+
+
+async def _read(response: httpx.Response, max_bytes: int, what: str) -> bytes:
+    said = response.headers.get("content-length", "")
+    if said.isdigit() and int(said) > max_bytes:
+        raise _refused(what, f"has {said} bytes; the limit is {max_bytes}")
+    data = bytearray()
+    async for piece in response.aiter_bytes():
+        data += piece
+        if len(data) > max_bytes:
+            raise _refused(what, f"has more bytes than the limit of {max_bytes}")
+    return bytes(data)
+
+
+async def _checked(url: httpx.URL, policy: UrlPolicy, what: str) -> str:
+    """The address to connect to."""
+    if url.scheme not in policy.schemes:
+        raise _refused(what, f"{url.scheme or 'no'} URLs are not fetched; allowed: {', '.join(policy.schemes)}, data")
+    if not url.host:
+        raise _refused(what, "its URL names no host")
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        found: list[Any] = await asyncio.get_running_loop().getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        raise _refused(what, "its host does not resolve") from None
+    addresses = [str(entry[4][0]) for entry in found]
+    # All of them, not the first one: the name must not be half public.
+    if not policy.allow_private and not all(map(_public, addresses)):
+        raise _refused(what, "its host is a private address, and this server does not fetch from those")
+    return addresses[0]
+
+
+def _public(address: str) -> bool:
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    mapped = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
+    return ip.is_global and not ip.is_multicast and (mapped is None or mapped.is_global)
+
+
+def _inline(url: str, max_bytes: int, what: str) -> bytes:
+    header, comma, body = url.partition(",")
+    if not comma:
+        raise _refused(what, "its data URL has no data")
+    if len(body) > max_bytes * 3:
+        raise _refused(what, f"has more bytes than the limit of {max_bytes}")
+    try:
+        raw = unquote_to_bytes(body)
+        data = base64.b64decode(raw) if header.endswith(";base64") else raw
+    except (binascii.Error, ValueError):
+        raise _refused(what, "its data URL is not base64") from None
+    if len(data) > max_bytes:
+        raise _refused(what, f"has {len(data)} bytes; the limit is {max_bytes}")
+    return data
+
+
+def _refused(what: str, why: str) -> Refused:
+    return Refused(f"{what}: {why}", code="invalid_media", param=what)

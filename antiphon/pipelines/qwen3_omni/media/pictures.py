@@ -1,0 +1,134 @@
+"""Images and sampled video frames to patches, by the family's rules of sizing and the checkpoint's own normalisation."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from antiphon.pipelines.errors import Refused, WeightError
+from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
+from antiphon.pipelines.qwen3_omni.payloads import Floats, Patches
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+MAX_ASPECT = 200
+TEMPORAL = 2
+"""Frames in one step of the time axis."""
+VIDEO_MIN_PIXELS = 128
+VIDEO_MAX_PIXELS = 768
+VIDEO_TOTAL_PIXELS = 128_000 * 0.9
+"""The published video sampler's bounds, in places of (patch * merge)^2 pixels."""
+
+
+def open_image(data: bytes, budget: Budget, what: str) -> Image.Image:
+    """RGB, upright. The size is read from the header and checked before a pixel is decoded. Raises Refused."""
+    if len(data) > budget.image_bytes:
+        raise _refused(what, f"has {len(data)} bytes; the limit is {budget.image_bytes}")
+    try:
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        width, height = image.size
+        if width * height > budget.image_pixels:
+            raise _refused(what, f"is {width} x {height} pixels; the limit is {budget.image_pixels} in all")
+        check_shape(width, height, what)
+        return ImageOps.exif_transpose(image).convert("RGB")
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise _refused(what, f"is no readable image ({', '.join(FORMATS)})") from error
+
+
+def check_shape(width: int, height: int, what: str) -> None:
+    if min(width, height) < 1 or max(width, height) > MAX_ASPECT * min(width, height):
+        raise _refused(what, f"is {width} x {height}: one side may be at most {MAX_ASPECT} times the other")
+
+
+class Patcher:
+    """Pictures to patches for one checkpoint (its preprocessor_config.json)."""
+
+    def __init__(self, folder: str | Path) -> None:
+        path = Path(folder) / "preprocessor_config.json"
+        try:
+            held = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise WeightError(f"{str(folder)!r} holds no readable {path.name}") from error
+        size = held.get("size") or {}
+        self.patch = int(held.get("patch_size", 16))
+        self.merge = int(held.get("merge_size", 2))
+        self.least = int(held.get("min_pixels") or size.get("shortest_edge") or 4 * self.factor**2)
+        self.most = int(held.get("max_pixels") or size.get("longest_edge") or 16384 * self.factor**2)
+        if int(held.get("temporal_patch_size", TEMPORAL)) != TEMPORAL:
+            raise WeightError(f"{path.name}: only a temporal_patch_size of {TEMPORAL} is supported")
+        self.mean = np.array(held.get("image_mean", (0.5, 0.5, 0.5)), np.float32)
+        self.std = np.array(held.get("image_std", (0.5, 0.5, 0.5)), np.float32)
+
+    @property
+    def factor(self) -> int:
+        return self.patch * self.merge
+
+    def image(self, image: Image.Image, sampling: Sampling, key: str) -> Patches:
+        """One picture: both frames of its single step of time are the same."""
+        least = sampling.min_pixels or self.least
+        size = fitted(image.width, image.height, self.factor, least, max(sampling.max_pixels or self.most, least))
+        pixels, grid = self.patches([_resized(image, size)] * TEMPORAL)
+        return Patches(grid, key, pixels)
+
+    def video_size(self, width: int, height: int, frames: int, sampling: Sampling) -> tuple[int, int]:
+        """(width, height) of each of ``frames`` sampled frames, by the published sampler's shared budget."""
+        unit = self.factor**2
+        least = sampling.min_pixels or VIDEO_MIN_PIXELS * unit
+        total = sampling.total_pixels or VIDEO_TOTAL_PIXELS * unit
+        most = max(min(VIDEO_MAX_PIXELS * unit, total / frames * TEMPORAL), int(least * 1.05))
+        if sampling.max_pixels is not None:
+            most = max(min(sampling.max_pixels, most), least)
+        return fitted(width, height, self.factor, least, int(most))
+
+    def video(self, frames: Sequence[Image.Image], key: str) -> Patches:
+        """Frames already at their size, an even number of them."""
+        pixels, grid = self.patches(frames)
+        return Patches(grid, key, pixels)
+
+    def patches(self, frames: Sequence[Image.Image]) -> tuple[Floats, tuple[int, int, int]]:
+        """[time * rows * columns, channels * 2 * patch * patch], in blocks of merge x merge patches, and the grid."""
+        p, m = self.patch, self.merge
+        stacked = np.stack([np.asarray(frame, np.float32) for frame in frames])
+        normal = ((stacked * np.float32(1 / 255)) - self.mean) / self.std
+        count, height, width, channels = normal.shape
+        grid = (count // TEMPORAL, height // p, width // p)
+        cut = normal.reshape(grid[0], TEMPORAL, grid[1] // m, m, p, grid[2] // m, m, p, channels)
+        # time, block row, block column, row in block, column in block | channel, frame, y, x
+        ordered = cut.transpose(0, 2, 5, 3, 6, 8, 1, 4, 7)
+        flat = ordered.reshape(math.prod(grid), channels * TEMPORAL * p * p)
+        return np.ascontiguousarray(flat, dtype=np.float32), grid
+
+
+def fitted(width: int, height: int, factor: int, least: int, most: int) -> tuple[int, int]:
+    """(width, height), multiples of ``factor`` near the picture's shape, with ``least`` to ``most`` pixels.
+
+    The rule is the family's ``smart_resize``.
+    """
+    w, h = (max(factor, round(side / factor) * factor) for side in (width, height))
+    if w * h > most:
+        scale = math.sqrt(width * height / most)
+        w, h = (max(factor, math.floor(side / scale / factor) * factor) for side in (width, height))
+    elif w * h < least:
+        scale = math.sqrt(least / (width * height))
+        w, h = (math.ceil(side * scale / factor) * factor for side in (width, height))
+    return w, h
+
+
+def _resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    return image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
+
+
+def to_image(frame: NDArray[Any], size: tuple[int, int]) -> Image.Image:
+    """A decoded RGB frame [height, width, 3] uint8 at ``size``."""
+    return _resized(Image.fromarray(frame), size)
+
+
+def _refused(what: str, why: str) -> Refused:
+    return Refused(f"{what}: {why}", code="invalid_media", param=what)

@@ -1,0 +1,129 @@
+"""Frames of a video file: counted without decoding, sampled by the family's published rule, decoded one by one with PyAV.
+
+Only the chosen frames become pictures, and nothing after the last chosen one is decoded. torchvision is not needed.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from antiphon.codecs import containers
+from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
+from antiphon.pipelines.qwen3_omni.media.pictures import TEMPORAL, Patcher, check_shape, to_image
+
+MIN_FRAMES = 4
+_READERS = {"mp4": "mov", "webm": "matroska", "avi": "avi"}
+
+
+@dataclass(frozen=True, slots=True)
+class Film:
+    """Sampled frames, all of one size, an even number; ``seconds_per_grid`` of real time in each pair."""
+
+    frames: tuple[Image.Image, ...]
+    seconds_per_grid: float
+
+
+def read_frames(data: bytes, sampling: Sampling, patcher: Patcher, budget: Budget, what: str) -> Film:
+    """Raises Refused naming ``what`` and the limit."""
+    if len(data) > budget.video_bytes:
+        raise _refused(what, f"has {len(data)} bytes; the limit is {budget.video_bytes}")
+    with _opened(data, what) as container:
+        stream = container.streams.video[0]
+        width, height = stream.codec_context.width, stream.codec_context.height
+        if width * height > budget.video_frame_pixels:
+            raise _refused(what, f"is {width} x {height} pixels a frame; the limit is {budget.video_frame_pixels} in all")
+        check_shape(width, height, what)
+        total, fps = _count(container, stream, budget, what)
+    indices = sampled(total, fps, sampling)
+    size = patcher.video_size(width, height, len(indices), sampling)
+    with _opened(data, what) as container:
+        frames = [to_image(array, size) for array in _pick(container, indices)]
+    if not frames:
+        raise _refused(what, "holds no frame that can be decoded")
+    frames += [frames[-1]] * (len(indices) - len(frames))  # a file that breaks off: its last picture stands
+    seconds = total / fps
+    return Film(tuple(frames), TEMPORAL * seconds / len(indices))
+
+
+def sampled(total: int, fps: float, sampling: Sampling) -> list[int]:
+    """Indices of the frames to take of ``total``, evenly spread, about ``video_fps`` a second and an even number.
+
+    The family's published rule (qwen-omni-utils): at least 4 frames and at most ``video_max_frames`` where the film has
+    them. A film of one frame is shown twice.
+    """
+    most = min(sampling.video_max_frames, total) // TEMPORAL * TEMPORAL
+    wanted = min(max(total / fps * sampling.video_fps, MIN_FRAMES), most, total)
+    count = max(TEMPORAL, math.floor(wanted / TEMPORAL) * TEMPORAL)
+    return [round(float(i)) for i in np.linspace(0, total - 1, count)]
+
+
+def _count(container: Any, stream: Any, budget: Budget, what: str) -> tuple[int, float]:
+    """Frames in the stream and their rate, from its packets: nothing is decoded."""
+    total, first, last = 0, math.inf, -math.inf
+    for packet in container.demux(stream):
+        if packet.pts is None or not packet.size:
+            continue
+        total += 1
+        at = float(packet.pts * packet.time_base)
+        first, last = min(first, at), max(last, at)
+        if total > budget.video_decoded_frames:
+            raise _refused(what, f"has more than {budget.video_decoded_frames} frames")
+        if last - first > budget.video_seconds:
+            raise _refused(what, f"is longer than the limit of {budget.video_seconds:g} seconds")
+    if not total:
+        raise _refused(what, "holds no frame that can be decoded")
+    rate = float(stream.average_rate or 0)
+    if not rate and total > 1 and last > first:
+        rate = (total - 1) / (last - first)
+    return total, rate or 1.0
+
+
+def _pick(container: Any, indices: list[int]) -> Iterator[Any]:
+    """RGB arrays of the frames at ``indices`` (ascending; a repeated one is given again)."""
+    import av
+
+    left = list(indices)
+    try:
+        for number, frame in enumerate(container.decode(video=0)):
+            while left and left[0] == number:
+                left.pop(0)
+                yield frame.to_ndarray(format="rgb24")
+            if not left:
+                return
+    except av.error.FFmpegError:
+        return
+
+
+@contextmanager
+def _opened(data: bytes, what: str) -> Iterator[Any]:
+    try:
+        import av
+    except ImportError:
+        raise _refused(what, "this server cannot read videos: PyAV is not installed (antiphon[omni])") from None
+    kind = containers.sniff(data)
+    if data[:4] == b"RIFF" and data[8:11] == b"AVI":
+        kind = "avi"
+    # Told by name, never left to guess: FFmpeg also opens playlists, and those name other files.
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise _refused(what, f"is no video container known here ({', '.join(_READERS)})")
+    try:
+        with av.open(io.BytesIO(data), format=reader, metadata_errors="ignore") as container:
+            if not container.streams.video:
+                raise _refused(what, "has no video stream")
+            yield container
+    except (av.error.FFmpegError, ValueError) as error:
+        raise _refused(what, "cannot be decoded: it is damaged or not what its header says") from error
+
+
+def _refused(what: str, why: str) -> Refused:
+    return Refused(f"{what}: {why}", code="invalid_media", param=what)

@@ -1,0 +1,121 @@
+"""The network's parts, each built from the config without memory and filled from its own tensors of the checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import Qwen3OmniMoeConfig
+from transformers.models.qwen3_omni_moe import modeling_qwen3_omni_moe as network
+
+from antiphon.pipelines.engines.torch.checkpoint import Checkpoint, unallocated, weight_bytes
+from antiphon.pipelines.engines.torch.place import Place
+from antiphon.pipelines.errors import WeightError
+
+PREFIXES: Mapping[str, Mapping[str, str]] = {
+    "audio_encoder": {"": "thinker.audio_tower."},
+    "image_encoder": {"": "thinker.visual."},
+    "thinker": {"model.": "thinker.model.", "lm_head.": "thinker.lm_head."},
+    "talker": {"talker.": "talker.", "text_embedding.": "thinker.model.embed_tokens."},
+    "code2wav": {"": "code2wav."},
+}
+"""Part -> its parameter prefix -> the checkpoint's prefix."""
+
+
+class ThinkerNet(nn.Module):
+    """The language model of the thinker: ``model`` (embeddings, layers, norm) and ``lm_head``."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        text = config.thinker_config.text_config
+        self.model = network.Qwen3OmniMoeThinkerTextModel._from_config(text)
+        self.lm_head = nn.Linear(text.hidden_size, text.vocab_size, bias=False)
+
+
+class TalkerNet(nn.Module):
+    """The talker with its code predictor, and the thinker's embedding table: spoken text is rows of it."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.talker = network.Qwen3OmniMoeTalkerForConditionalGeneration._from_config(config.talker_config)
+        text = config.thinker_config.text_config
+        self.text_embedding = nn.Embedding(text.vocab_size, text.hidden_size)
+
+
+def build(part: str, config: Any) -> nn.Module:
+    """One of ``PREFIXES``, its parameters on the meta device."""
+    with unallocated():
+        module: nn.Module
+        if part == "thinker":
+            module = ThinkerNet(config)
+        elif part == "talker":
+            module = TalkerNet(config)
+        elif part == "code2wav":
+            module = network.Qwen3OmniMoeCode2Wav._from_config(config.code2wav_config)
+        elif part == "audio_encoder":
+            module = network.Qwen3OmniMoeAudioEncoder._from_config(config.thinker_config.audio_config)
+        elif part == "image_encoder":
+            module = network.Qwen3OmniMoeVisionEncoder._from_config(config.thinker_config.vision_config)
+        else:
+            raise KeyError(part)
+    return module
+
+
+def load(part: str, config: Any, folder: str | Path, place: Place, cache_bytes: int = 0) -> Any:
+    """The part, ready to run. Raises WeightError, before anything is read, when it does not fit with ``cache_bytes``."""
+    checkpoint = Checkpoint(folder)
+    module = build(part, config)
+    place.require(part, weight_bytes(module, place.dtype), cache_bytes)
+    checkpoint.load(module, PREFIXES[part], place)
+    return module
+
+
+def read_config(folder: str | Path) -> Any:
+    """The folder's config. Raises WeightError when it is not one of Qwen3-Omni, or holds no talker for speech."""
+    path = Path(folder) / "config.json"
+    try:
+        kind = json.loads(path.read_text()).get("model_type")
+    except (OSError, ValueError) as error:
+        raise WeightError(f"{str(folder)!r} holds no readable config.json") from error
+    if kind != "qwen3_omni_moe":
+        raise WeightError(f"{str(folder)!r} holds a {kind!r} model, not a qwen3_omni_moe one")
+    return Qwen3OmniMoeConfig.from_pretrained(folder)
+
+
+def read_generation(folder: str | Path) -> dict[str, Any]:
+    """generation_config.json, or nothing."""
+    path = Path(folder) / "generation_config.json"
+    try:
+        held = json.loads(path.read_text())
+    except OSError:
+        return {}
+    except ValueError as error:
+        raise WeightError(f"{path.name} is not JSON") from error
+    return dict(held)
+
+
+def check_codec(config: Any) -> None:
+    """The consistency that speech rests on; a config that breaks it would speak noise. Raises WeightError by name."""
+    talker, wav = config.talker_config, config.code2wav_config
+    predictor = talker.code_predictor_config
+    same = {
+        "codebook": (predictor.vocab_size, wav.codebook_size),
+        "code groups": (talker.num_code_groups, wav.num_quantizers),
+        "predictor groups": (predictor.num_code_groups, wav.num_quantizers),
+        "predictor hidden size": (predictor.hidden_size, talker.text_config.hidden_size),
+        "thinker hidden size": (talker.thinker_hidden_size, config.thinker_config.text_config.hidden_size),
+    }
+    for name, (one, other) in same.items():
+        if one != other:
+            raise WeightError(f"config.json: {name} is {one} on one side and {other} on the other")
+    if not talker.speaker_id:
+        raise WeightError("config.json: talker_config.speaker_id names no speaker")
+
+
+def as_tensor(array: Any, place: Place) -> torch.Tensor:
+    """A payload's floats on the stage's device in the stage's dtype."""
+    return torch.from_numpy(array).to(place.device, place.dtype)

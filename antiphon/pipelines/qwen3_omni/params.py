@@ -1,0 +1,133 @@
+"""A request's parameters for each stage, checked by name. Pure: the same function refuses at submit and serves in a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from antiphon.pipelines.errors import Refused
+
+if TYPE_CHECKING:
+    from antiphon.pipelines.engines.torch.sampling import Sampling
+    from antiphon.pipelines.requests import GenerateRequest
+
+THINKER_TOKENS = 1024
+TALKER_FRAMES = 4096
+"""The model's own limits when a request names none (transformers' ``generate()`` has the same)."""
+
+CHUNK_FRAMES = 10
+FIRST_CHUNK_FRAMES = 2
+_SAMPLING = frozenset(("temperature", "top_k", "top_p", "repetition_penalty", "seed"))
+_KNOWN: Mapping[str, frozenset[str]] = {
+    "thinker": _SAMPLING | {"max_tokens", "stop_token_ids"},
+    "talker": _SAMPLING | {"max_tokens"},
+    "code2wav": frozenset(("chunk_frames", "first_chunk_frames")),
+    "media": frozenset(
+        ("video_fps", "video_max_frames", "min_pixels", "max_pixels", "total_pixels", "use_audio_in_video")
+    ),
+}
+ALIASES: Mapping[str, str] = {"talker_ar": "talker", "preprocessing": "media"}
+"""Stage names that the parameters may also stand under."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    sampling: Sampling
+    max_tokens: int
+    stops: tuple[str, ...]
+    stop_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Talking:
+    sampling: Sampling
+    max_frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    first: int
+    then: int
+
+
+def stage_params(request: GenerateRequest, stage: str) -> dict[str, Any]:
+    """``request.stage_params`` for one stage, under its name or an alias."""
+    names = [stage, *(alias for alias, name in ALIASES.items() if name == stage)]
+    return {key: value for name in names for key, value in request.stage_params.get(name, {}).items()}
+
+
+def check_stage_params(request: GenerateRequest) -> None:
+    """Raise Refused naming the first stage or parameter that nobody here reads."""
+    for stage, given in request.stage_params.items():
+        known = _KNOWN.get(ALIASES.get(stage, stage))
+        if known is None:
+            raise Refused(f"stage_params.{stage}: this pipeline's stages are {', '.join(_KNOWN)}", param="stage_params")
+        if unknown := sorted(set(given) - known):
+            raise Refused(f"stage_params.{stage}.{unknown[0]} is not one of {', '.join(sorted(known))}", param="stage_params")
+
+
+def thinker_params(request: GenerateRequest, defaults: Mapping[str, Any]) -> Thinking:
+    """The checkpoint's defaults (its generation_config), the request's sampling, its stage parameters: the last wins.
+
+    A request that sets only ``top_p`` or ``top_k`` over a greedy default samples at temperature 1, as it means to.
+    """
+    from antiphon.pipelines.engines.torch.sampling import Sampling
+
+    given = stage_params(request, "thinker")
+    asked = request.sampling
+    named = {key: getattr(asked, key) for key in _SAMPLING if getattr(asked, key) is not None}
+    named |= {key: value for key, value in given.items() if value is not None}
+    if "temperature" not in named and "temperature" not in defaults and {"top_p", "top_k"} & named.keys():
+        named["temperature"] = 1.0
+    sampling = Sampling().changed(defaults, "generation_config").changed(named, "sampling")
+    limit = given.get("max_tokens") or asked.max_tokens or THINKER_TOKENS
+    return Thinking(
+        sampling,
+        _count(limit, "max_tokens", 1, 1_000_000),
+        asked.stop,
+        frozenset(_ids(given.get("stop_token_ids", ()))),
+    )
+
+
+def talker_params(request: GenerateRequest) -> Talking:
+    """The model's published defaults for speech, changed by ``stage_params.talker``; the request's seed seeds it too."""
+    from antiphon.pipelines.engines.torch.sampling import Sampling
+
+    given = stage_params(request, "talker")
+    base = Sampling(temperature=0.9, top_k=50, top_p=1.0, repetition_penalty=1.05, seed=request.sampling.seed)
+    frames = _count(given.get("max_tokens") or TALKER_FRAMES, "stage_params.talker.max_tokens", 1, 32_768)
+    return Talking(base.changed(given, "stage_params.talker"), frames)
+
+
+def chunking(request: GenerateRequest, first: int, then: int) -> Chunking:
+    """Frames in the first chunk of audio and in the others."""
+    given = stage_params(request, "code2wav")
+    return Chunking(
+        _count(given.get("first_chunk_frames", first), "stage_params.code2wav.first_chunk_frames", 1, 300),
+        _count(given.get("chunk_frames", then), "stage_params.code2wav.chunk_frames", 1, 300),
+    )
+
+
+def speaker(request: GenerateRequest, speakers: Collection[str]) -> str:
+    """The voice's name as the checkpoint spells it; the first one is "default"."""
+    name = request.voice.name.lower()
+    if name == "default":
+        return next(iter(speakers))
+    if name not in speakers:
+        raise Refused(
+            f"voice {request.voice.name!r} is not one of {', '.join(speakers)}", code="unknown_voice", param="voice"
+        )
+    return name
+
+
+def _count(value: Any, name: str, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise Refused(f"{name} must be an integer from {low} to {high}, not {value!r}", param=name)
+    return value
+
+
+def _ids(value: Any) -> list[int]:
+    if not isinstance(value, list | tuple) or not all(isinstance(i, int) and i >= 0 for i in value):
+        raise Refused("stage_params.thinker.stop_token_ids must be a list of token ids", param="stage_params")
+    return list(value)

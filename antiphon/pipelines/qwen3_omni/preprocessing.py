@@ -1,0 +1,149 @@
+"""Preprocessing, the entry: fetch what is named by URL, decode within the budget, write the prompt.
+
+It waits on the network and works in threads, so it is the asynchronous kind of stage: nobody waits for another's video.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from transformers import WhisperFeatureExtractor
+
+from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.qwen3_omni import model
+from antiphon.pipelines.qwen3_omni.detokenizer import read_tokenizer
+from antiphon.pipelines.qwen3_omni.media import audio, pictures, video
+from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
+from antiphon.pipelines.qwen3_omni.media.fetch import UrlPolicy, fetch
+from antiphon.pipelines.qwen3_omni.memo import Memo
+from antiphon.pipelines.qwen3_omni.params import stage_params
+from antiphon.pipelines.qwen3_omni.payloads import Patches, Prepared, Speech
+from antiphon.pipelines.qwen3_omni.prompt import PromptWriter, media_parts
+from antiphon.pipelines.requests import AudioPart, GenerateRequest, ImagePart, Part, VideoPart
+from antiphon.pipelines.stage import AsyncStage, Chunk, Output, Request
+
+CACHE_BYTES = 256 << 20
+THREADS = 2
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One decoded medium. A video may bring its sound."""
+
+    speech: Speech | None = None
+    image: Patches | None = None
+    film: Patches | None = None
+    seconds_per_grid: float = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (
+            self.speech.mel if self.speech else None,
+            self.image.pixels if self.image else None,
+            self.film.pixels if self.film else None,
+        )
+        return sum(a.nbytes for a in arrays if a is not None)
+
+
+class Preprocessing(AsyncStage):
+    """``folder``: the checkpoint. ``budget``: fields of ``Budget``; ``urls``: fields of ``UrlPolicy``."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        budget: dict[str, Any] | None = None,
+        urls: dict[str, Any] | None = None,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        self.budget = Budget(**budget or {})
+        self.policy = UrlPolicy(**urls or {})
+        self.writer = PromptWriter(model.read_config(folder), read_tokenizer(folder))
+        self.patcher = pictures.Patcher(folder)
+        self.extractor = WhisperFeatureExtractor.from_pretrained(folder)
+        self.memo: Memo[Item] = Memo(cache_bytes)
+        self._threads = asyncio.Semaphore(THREADS)
+        self._running: dict[str, asyncio.Future[Item]] = {}
+
+    async def run(self, request: Request, inputs: GenerateRequest, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
+        yield Output(await self.prepare(inputs), result=True)
+
+    async def prepare(self, request: GenerateRequest) -> Prepared:
+        """Raises Refused naming the item and the limit."""
+        sampling = Sampling().changed(stage_params(request, "media"))
+        parts = media_parts(request.messages)
+        if len(parts) > self.budget.items:
+            raise Refused(f"the request has {len(parts)} media; the limit is {self.budget.items}", code="invalid_media")
+        ids = self.writer.ids(request.messages)
+        items = [await self._item(name, part, sampling) for name, part in parts]
+        tracks = [i.speech is not None for i in items if i.film is not None]
+        if any(tracks) and not all(tracks):
+            raise Refused(
+                "use_audio_in_video: either all videos of a request have sound or none", code="invalid_media", param="videos"
+            )
+        speech = tuple(i.speech for i in items if i.speech is not None)
+        images = tuple(i.image for i in items if i.image is not None)
+        films = tuple(i.film for i in items if i.film is not None)
+        seconds = tuple(i.seconds_per_grid for i in items if i.film is not None)
+        expanded = self.writer.expand(ids, speech, images, films, seconds, tracks)
+        return Prepared(expanded, speech, images, films, seconds, any(tracks))
+
+    async def _item(self, name: str, part: Part, sampling: Sampling) -> Item:
+        """One medium, decoded once however many requests ask for it at the same time."""
+        data = await self._bytes(name, part)
+        key = _key(part, data, sampling)
+        if (held := self.memo.get(key)) is not None:
+            return held
+        running = self._running.get(key)
+        if running is None:
+            running = asyncio.ensure_future(self._in_thread(lambda: self._decode(name, part, data, sampling, key)))
+            self._running[key] = running
+            running.add_done_callback(lambda done: self._decoded(key, done))
+        # The decoding of others goes on when this request is cancelled.
+        return await asyncio.shield(running)
+
+    def _decoded(self, key: str, done: asyncio.Future[Item]) -> None:
+        del self._running[key]
+        if not done.cancelled() and done.exception() is None:
+            self.memo.put(key, done.result(), done.result().nbytes)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        async with self._threads:
+            return await asyncio.to_thread(work)
+
+    async def _bytes(self, name: str, part: Part) -> bytes:
+        if isinstance(part, ImagePart | VideoPart):
+            if part.data:
+                return part.data
+            limit = self.budget.image_bytes if isinstance(part, ImagePart) else self.budget.video_bytes
+            return await fetch(part.url, self.policy, limit, name)
+        assert isinstance(part, AudioPart)
+        return part.data
+
+    def _decode(self, name: str, part: Part, data: bytes, sampling: Sampling, key: str) -> Item:
+        if isinstance(part, AudioPart):
+            samples = audio.read_samples(data, part.format, self.budget, name)
+            return Item(speech=audio.log_mel(samples, self.extractor, key))
+        if isinstance(part, ImagePart):
+            return Item(image=self.patcher.image(pictures.open_image(data, self.budget, name), sampling, key))
+        film = video.read_frames(data, sampling, self.patcher, self.budget, name)
+        track = audio.sound_track(data, self.budget, name) if sampling.use_audio_in_video else None
+        return Item(
+            speech=None if track is None else audio.log_mel(track, self.extractor, key),
+            film=self.patcher.video(film.frames, key),
+            seconds_per_grid=film.seconds_per_grid,
+        )
+
+
+def _key(part: Part, data: bytes, sampling: Sampling) -> str:
+    """Names the content as it will be seen, before it is decoded."""
+    digest = hashlib.sha256(data).hexdigest()
+    if isinstance(part, AudioPart):
+        return f"audio/{part.format}/{digest}"
+    kind = "video" if isinstance(part, VideoPart) else "image"
+    return f"{kind}/{sampling.key}/{sampling.use_audio_in_video}/{digest}"

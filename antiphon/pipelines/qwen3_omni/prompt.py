@@ -1,0 +1,133 @@
+"""Messages to token ids: the checkpoint's chat template, then each media placeholder grown to its number of places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.qwen3_omni.media.audio import audio_tokens
+from antiphon.pipelines.qwen3_omni.payloads import Ids, Patches, Speech
+from antiphon.pipelines.requests import AudioPart, ImagePart, Message, Part, TextPart, VideoPart
+
+_KINDS = {AudioPart: "audio", ImagePart: "image", VideoPart: "video"}
+
+
+def media_parts(messages: Sequence[Message]) -> list[tuple[str, Part]]:
+    """The media of the user's turns in prompt order, each with the name that errors call it by."""
+    found = []
+    for m, message in enumerate(messages):
+        for p, part in enumerate(message.parts):
+            if message.role == "user" and not isinstance(part, TextPart):
+                found.append((f"messages[{m}].parts[{p}]", part))
+    return found
+
+
+class PromptWriter:
+    """Writes prompts for one checkpoint."""
+
+    def __init__(self, config: Any, tokenizer: Any) -> None:
+        thinker = config.thinker_config
+        self._tokenizer = tokenizer
+        self._media = {"audio": thinker.audio_token_id, "image": thinker.image_token_id, "video": thinker.video_token_id}
+        self._audio_start = thinker.audio_start_token_id
+        self._audio_end = tokenizer.convert_tokens_to_ids("<|audio_end|>")
+        self._merge = thinker.vision_config.spatial_merge_size**2
+        self._n_window = thinker.audio_config.n_window
+        self._positions_per_second = thinker.position_id_per_seconds
+        self._control = tuple(tokenizer.get_added_vocab())
+
+    def ids(self, messages: Sequence[Message]) -> list[int]:
+        """The template's ids, one placeholder an item. Raises Refused for text that would forge the template's marks."""
+        turns = [self._turn(f"messages[{i}]", message) for i, message in enumerate(messages)]
+        text = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    def expand(
+        self,
+        ids: Sequence[int],
+        speech: Sequence[Speech],
+        images: Sequence[Patches],
+        videos: Sequence[Patches],
+        seconds_per_grid: Sequence[float],
+        tracks: Sequence[bool],
+    ) -> Ids:
+        """Every placeholder as often as its item has places. ``tracks``: which videos carry their sound.
+
+        ``speech`` stands in prompt order, a video's sound at the video's place. Raises Refused when the prompt has
+        another number of placeholders than there are items.
+        """
+        sounds, pictures, films = iter(speech), iter(images), iter(zip(videos, seconds_per_grid, tracks, strict=True))
+        out: list[int] = []
+        try:
+            for token in ids:
+                if token == self._media["audio"]:
+                    out += [token] * audio_tokens(next(sounds).frames, self._n_window)
+                elif token == self._media["image"]:
+                    out += [token] * self._places(next(pictures))
+                elif token == self._media["video"]:
+                    film, seconds, heard = next(films)
+                    out += self._film(film, seconds, next(sounds) if heard else None)
+                else:
+                    out.append(token)
+        except StopIteration:
+            raise _mismatch("more placeholders than media") from None
+        if any(next(items, None) is not None for items in (sounds, pictures, films)):
+            raise _mismatch("more media than placeholders")
+        return np.array(out, dtype=np.int64)
+
+    def _places(self, item: Patches) -> int:
+        return item.grid[0] * item.grid[1] * item.grid[2] // self._merge
+
+    def _film(self, film: Patches, seconds: float, sound: Speech | None) -> list[int]:
+        """A video's places; with sound, each step of time stands before the sound that follows it (13 places a second)."""
+        if sound is None:
+            return [self._media["video"]] * self._places(film)
+        step = self._places(film) // film.grid[0]
+        due = [time * seconds * self._positions_per_second for time in range(film.grid[0]) for _ in range(step)]
+        count = audio_tokens(sound.frames, self._n_window)
+        places: list[int] = []
+        shown = heard = 0
+        while shown < len(due) or heard < count:
+            if heard == count or (shown < len(due) and due[shown] <= heard):
+                places.append(self._media["video"])
+                shown += 1
+            else:
+                places.append(self._media["audio"])
+                heard += 1
+        return [self._audio_start, *places, self._audio_end]
+
+    def _turn(self, name: str, message: Message) -> dict[str, Any]:
+        role = "system" if message.role == "developer" else message.role
+        if role == "tool" or message.calls:
+            raise Refused(f"{name}: tool calls are not supported by this pipeline", code="unsupported_value", param="messages")
+        content: list[dict[str, str]] = []
+        for p, part in enumerate(message.parts):
+            if isinstance(part, TextPart):
+                content.append({"type": "text", "text": self._checked(part.text, f"{name}.parts[{p}]")})
+            elif role == "user":
+                content.append({"type": _KINDS[type(part)]})
+            elif isinstance(part, AudioPart) and part.transcript is not None:
+                content.append({"type": "text", "text": self._checked(part.transcript, f"{name}.parts[{p}]")})
+            else:
+                raise Refused(
+                    f"{name}.parts[{p}]: {_KINDS[type(part)]} is only read in the user's turns",
+                    code="unsupported_value",
+                    param="messages",
+                )
+        if all(piece["type"] == "text" for piece in content):
+            return {"role": role, "content": "".join(piece["text"] for piece in content)}
+        return {"role": role, "content": content}
+
+    def _checked(self, text: str, name: str) -> str:
+        for mark in self._control:
+            if mark in text:
+                raise Refused(f"{name}: the text holds the control token {mark}", param="messages")
+        return text
+
+
+def _mismatch(what: str) -> Refused:
+    return Refused(f"the chat template wrote {what}", code="invalid_media", param="messages")

@@ -1,0 +1,52 @@
+"""Stop strings over tokens: what may still become one is held back, so none of it is ever shown or spoken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from antiphon.pipelines.qwen3_omni.detokenizer import Detokenizer
+
+
+class StopScan:
+    """``push`` returns the tokens that are safe to send, and, at a hit, the text to show of the token it broke."""
+
+    def __init__(self, stops: Sequence[str], detokenizer: Detokenizer | None) -> None:
+        self._stops = tuple(s for s in stops if s)
+        self._detokenizer = detokenizer
+        self._held: list[tuple[int, str]] = []
+        self.hit: str | None = None
+
+    def push(self, token: int) -> list[int]:
+        """After a hit (``hit`` is then the text between the last safe token and the stop) push no more."""
+        if not self._stops or self._detokenizer is None:
+            return [token]
+        self._held.append((token, self._detokenizer.add(token)))
+        text = "".join(piece for _, piece in self._held)
+        found = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
+        if found:
+            safe = self._release(len(text) - min(found))
+            kept = sum(len(piece) for _, piece in self._held)
+            self.hit = text[len(text) - kept : min(found)]
+            return safe
+        return self._release(max(_overlap(text, stop) for stop in self._stops))
+
+    def flush(self) -> list[int]:
+        """The answer ends: what was held is text after all."""
+        safe = [token for token, _ in self._held]
+        self._held = []
+        return safe
+
+    def _release(self, keep: int) -> list[int]:
+        """Tokens from the front as long as ``keep`` characters stay behind."""
+        safe = []
+        left = sum(len(piece) for _, piece in self._held)
+        while self._held and left - len(self._held[0][1]) >= keep:
+            token, piece = self._held.pop(0)
+            left -= len(piece)
+            safe.append(token)
+        return safe
+
+
+def _overlap(text: str, stop: str) -> int:
+    """How long an end of ``text`` is a beginning of ``stop``."""
+    return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)

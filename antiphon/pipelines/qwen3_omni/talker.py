@@ -1,0 +1,216 @@
+"""The Talker: one frame of sixteen codes a step, as soon as the Thinker has said one token.
+
+Frame s needs the text up to token s and nothing more: a step waits for the next token or for the Thinker's end, never for
+the whole answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from antiphon.pipelines.engines.torch.decoder import RowDecoder, kv_bytes
+from antiphon.pipelines.engines.torch.paged import PAGE, Row
+from antiphon.pipelines.engines.torch.place import Place
+from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
+from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.qwen3_omni import model
+from antiphon.pipelines.qwen3_omni.code_predictor import residual_codes
+from antiphon.pipelines.qwen3_omni.params import speaker, talker_params
+from antiphon.pipelines.qwen3_omni.payloads import Finished, Frame, Prompt, Spoken, ThinkerChunk
+from antiphon.pipelines.qwen3_omni.talker_input import TalkerInput
+from antiphon.pipelines.stage import Chunk, Emit, Fence, Ready, Reason, Request, Stage, Wait
+
+FRAME_MS = 80.0
+SPECIAL_IDS = 1024
+"""The last so many ids of the codec vocabulary are control tokens: never said, but for the end."""
+
+
+class Task:
+    """One answer's speech. ``text``: tokens not spoken yet; ``over``: the Thinker has ended."""
+
+    def __init__(self, voice: str, sampler: Sampler, limit: int) -> None:
+        self.voice = voice
+        self.sampler = sampler
+        self.limit = limit
+        self.text: deque[int] = deque()
+        self.over = False
+        self.ended_text = False
+        self.prompt: Prompt | None = None
+        self.rows: torch.Tensor | None = None
+        self.positions: torch.Tensor | None = None
+        self.row: Row | None = None
+        self.length = 0
+        self.delta = 0.0
+        self.prefilled = 0
+        self.carried: torch.Tensor | None = None
+        self.token = -1
+        self.frames = 0
+        self.chosen = 0
+
+    @property
+    def silent(self) -> bool:
+        """The Thinker ended without a word."""
+        return self.prompt is None and self.row is None and self.over
+
+    @property
+    def in_prefill(self) -> bool:
+        return self.carried is None
+
+
+class Talker(Stage[Task]):
+    """``folder``: the checkpoint. ``kv_tokens``: frames and prompt rows of all open answers together."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        device: str = "cpu",
+        dtype: str = "",
+        kv_tokens: int = 65536,
+        prefill_slice: int = 512,
+    ) -> None:
+        self.place = Place.of(device, dtype)
+        self.config = model.read_config(folder)
+        model.check_codec(self.config)
+        talker = self.config.talker_config
+        text = talker.text_config
+        need = kv_bytes(text, kv_tokens, self.place.dtype)
+        net = model.load("talker", self.config, folder, self.place, need)
+        self.talker, self.decoder = net.talker, RowDecoder(net.talker.model, kv_tokens, self.place)
+        self.input = TalkerInput(self.config, net, self.place)
+        self.slice = prefill_slice
+        self.context = min(kv_tokens, text.max_position_embeddings)
+        self.end = talker.codec_eos_token_id
+        self.suppressed = torch.zeros(text.vocab_size, dtype=torch.bool, device=self.place.device)
+        self.suppressed[-SPECIAL_IDS:] = True
+        self.suppressed[self.end] = False
+
+    def warm_up(self) -> None:
+        """One frame from the shortest input."""
+        row = self.decoder.cache.open(PAGE)
+        sampler = Sampler(Sampling(), self.talker.vocab_size, self.place.device)
+        with torch.inference_mode():
+            output = self.decoder.forward([row], self.input.pad[None, None], torch.zeros(3, 1, 1))
+            residual_codes(
+                self.talker.code_predictor, output.last_hidden_state[:, -1], self.input.codec([0]), [sampler]
+            )
+        self.decoder.cache.close(row)
+
+    def open(self, request: Request, inputs: object) -> Task:
+        params = talker_params(request.body)
+        voice = speaker(request.body, self.config.talker_config.speaker_id)
+        sampler = Sampler(params.sampling, self.talker.vocab_size, self.place.device)
+        return Task(voice, sampler, params.max_frames)
+
+    def feed(self, task: Task, chunk: Chunk) -> None:
+        data: ThinkerChunk | None = chunk.data
+        if chunk.last or data is None or isinstance(data, Finished):
+            task.over = True
+            return
+        if data.prompt is not None:
+            task.prompt = data.prompt
+        task.text.append(data.token)
+
+    def poll(self, task: Task, now: float) -> Ready | Wait:
+        if not task.in_prefill:
+            return Ready() if task.text or task.over else Wait()
+        if task.silent:
+            return Ready()
+        if task.prompt is None and task.row is None:
+            return Wait()
+        if task.row is None and task.rows is not None and not self.decoder.cache.can_hold(task.length + task.limit):
+            return Wait(hungry=False)
+        return Ready(cost=max(1, min(self.slice, task.length - task.prefilled)))
+
+    @torch.inference_mode()
+    def step(self, batch: Sequence[Task], emit: Emit) -> None:
+        ready: list[tuple[Task, torch.Tensor]] = []
+        speaking = [t for t in batch if not t.in_prefill]
+        if speaking:
+            ready += zip(speaking, self._decode(speaking), strict=True)
+        for task in batch:
+            if task.in_prefill:
+                if task.silent:
+                    emit.result(task, Spoken(0))
+                elif (hidden := self._prefill(task)) is not None:
+                    ready.append((task, hidden))
+        if ready:
+            self._frames([t for t, _ in ready], torch.stack([h for _, h in ready]), emit)
+
+    def close(self, task: Task, reason: Reason) -> Fence | None:
+        if task.row is not None:
+            self.decoder.cache.close(task.row)
+        return self.place.fence()
+
+    def _text_row(self, task: Task) -> torch.Tensor:
+        """The text of the coming frame: the next token, once the end of text, then padding."""
+        if task.text:
+            task.token = task.text.popleft()
+            return self.input.text([task.token])[0]
+        task.token = -1
+        if not task.ended_text:
+            task.ended_text = True
+            return self.input.eos
+        return self.input.pad
+
+    def _decode(self, tasks: list[Task]) -> list[torch.Tensor]:
+        """One row through every answer; its last hidden states."""
+        carried = [t.carried for t in tasks if t.carried is not None]
+        text = [self._text_row(t) for t in tasks]
+        at = torch.tensor([[t.length + t.frames - 1 + t.delta] for t in tasks], dtype=torch.float32)
+        rows = [t.row for t in tasks if t.row is not None]
+        x = (torch.stack(carried) + torch.stack(text))[:, None]
+        output = self.decoder.forward(rows, x, at.expand(3, -1, -1))
+        return list(output.last_hidden_state[:, -1])
+
+    def _prefill(self, task: Task) -> torch.Tensor | None:
+        """The next slice of the prompt; the last hidden state [H] once it is through."""
+        if task.rows is None:
+            assert task.prompt is not None
+            task.token = task.text.popleft()
+            task.rows, task.positions, task.delta = self.input.prefill(task.prompt, task.token, task.voice)
+            task.length = len(task.rows)
+            task.limit = min(task.limit, self.context - task.length)
+            if task.limit < 1:
+                raise Refused(
+                    f"the user's turns are {task.length} tokens long; this server speaks within {self.context}",
+                    code="context_length_exceeded",
+                    param="messages",
+                )
+        if task.row is None:
+            if not self.decoder.cache.can_hold(task.length + task.limit):
+                return None  # until a neighbour ends
+            task.row = self.decoder.cache.open(task.length + task.limit)
+            task.prompt = None
+        assert task.positions is not None
+        start, end = task.prefilled, min(task.prefilled + self.slice, task.length)
+        output = self.decoder.forward([task.row], task.rows[None, start:end], task.positions[:, None, start:end])
+        task.prefilled = end
+        return output.last_hidden_state[0, -1] if end == task.length else None
+
+    def _frames(self, tasks: list[Task], hidden: torch.Tensor, emit: Emit) -> None:
+        """Choose each row's first code, predict its residuals, say the frame."""
+        first = choose(self.talker.codec_head(hidden), [t.sampler for t in tasks], self.suppressed)
+        going: list[int] = []
+        for i, (task, code) in enumerate(zip(tasks, first, strict=True)):
+            task.chosen += 1
+            if code == self.end or task.chosen == task.limit:
+                reason: Literal["stop", "length"] = "stop" if code == self.end else "length"
+                emit.result(task, Spoken(task.frames, reason))
+            else:
+                going.append(i)
+        if not going:
+            return
+        codes = [first[i] for i in going]
+        residual, total = residual_codes(
+            self.talker.code_predictor, hidden[going], self.input.codec(codes), [tasks[i].sampler for i in going]
+        )
+        for row, i in enumerate(going):
+            task = tasks[i]
+            task.carried, task.rows, task.positions = total[row], None, None
+            task.frames += 1
+            emit.chunk(task, Frame((codes[row], *residual[row]), task.token), span_ms=FRAME_MS)
