@@ -47,7 +47,7 @@ class Ledger:
     def text_at(self, sample: int, text: str) -> int:
         """How much of ``text`` was said by ``sample``.
 
-        On a mark it is the mark's offset; between two it is taken in proportion and rounded down to the end of a word,
+        On an exact mark it is the mark's offset; between two it is taken in proportion and rounded down to the end of a word,
         so that what is kept was really said. Without any mark the whole text is taken to lie evenly over what was sent.
         """
         if sample <= 0:
@@ -57,10 +57,12 @@ class Ledger:
         k = bisect_right(self.marks, sample, key=lambda mark: mark[0])
         before = self.marks[k - 1] if k else (0, 0)
         if k == len(self.marks) or before[0] == sample:
-            return min(before[1], len(text))
+            offset = min(before[1], len(text))
+            return offset if self.exact else word_end(text, offset)
         after = self.marks[k]
         offset = before[1] + (after[1] - before[1]) * (sample - before[0]) // (after[0] - before[0])
-        return max(min(before[1], len(text)), word_end(text, min(offset, len(text))))
+        least = min(before[1], len(text)) if self.exact else 0
+        return max(least, word_end(text, min(offset, len(text))))
 
 
 def word_end(text: str, offset: int) -> int:
