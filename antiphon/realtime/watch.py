@@ -32,7 +32,7 @@ class Watch:
         self._last_voiced = 0.0
         self._onset: float | None = None
         self._plays_until: float | None = None
-        self._interrupted: set[str] = set()
+        self._asked_last: dict[str, float] = {}
 
     # ---- what the machine did
     def saw(self, event: ev.In | None, effects: list[ev.Out], now: float) -> None:
@@ -128,6 +128,7 @@ class Watch:
         if self._turn is turn or response.get("conversation_id") is not None:
             self._turn = turn
         turn.response_id = response["id"]
+        turn.generation = turn.generation or self._asked_last
         turn.mark("response_created", now)
         self._answering[response["id"]] = turn
 
@@ -181,13 +182,15 @@ class Watch:
     def began(self, gen: str, kind: str, work: Generation) -> None:
         self._metrics.generations.labels(kind).inc()
         self._works[gen] = (kind, work)
+        if kind in ("answer", "early"):
+            self._asked_last = work.timeline
+            if self._turn is not None:
+                self._turn.generation = work.timeline  # by reference: it grows while the work goes on
 
     def ended(self, gen: str, *, aborted: bool) -> None:
         kind, work = self._works.pop(gen, ("", None))
         if work is None:
             return
-        if self._turn is not None and kind in ("answer", "early"):
-            self._turn.generation = dict(work.timeline)
         if aborted:
             self._metrics.aborts.labels(kind).inc()
             self._spawn_aside(self._await_receipts(work))

@@ -116,6 +116,7 @@ class Shell:
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
+        self._broken = False
         self.closed = False
         self.responding = 0
         self._ear = open_ear(self._scored)
@@ -133,7 +134,7 @@ class Shell:
 
     def feed(self, event: ev.In) -> None:
         """Something happened. Safe to call from inside an effect."""
-        if self.closed and not isinstance(event, ev.Closed):
+        if self._broken or (self.closed and not isinstance(event, ev.Closed)):
             return
         self._inbox.append(event)
         self._drain()
@@ -200,6 +201,7 @@ class Shell:
 
     def _break(self, error: Exception) -> None:
         log.error("conversation broke", exc_info=error, extra={"session": self.id})
+        self._broken = True
         self._observer.broke(error)
         self._inbox.clear()
         failure = {"type": "server_error", "code": None, "param": None, "event_id": None}
@@ -208,7 +210,7 @@ class Shell:
         self._door.hang_up(1011, "internal error")
 
     def _set_timer(self) -> None:
-        at = None if self.closed else self.machine.deadline
+        at = None if self.closed or self._broken else self.machine.deadline
         if at == self._timer_at:
             return
         if self._timer is not None:
