@@ -62,7 +62,7 @@ async def serving(
     server = sockets.Server(config, doors.drain)
     task = asyncio.create_task(server._serve())
     try:
-        while not server.started:
+        while not server.started:  # noqa: ASYNC110 - uvicorn has a flag, no event
             await asyncio.sleep(0.01)
         yield Running(server.servers[0].sockets[0].getsockname()[1], doors, graph, server)
     finally:
@@ -98,9 +98,9 @@ class Talk:
     async def send(self, kind: str, **fields: Any) -> None:
         await self.socket.send(json.dumps({"type": kind, **fields}))
 
-    async def until(self, kind: str, timeout: float = 10.0, **fields: Any) -> dict[str, Any]:
+    async def until(self, kind: str, *, within: float = 10.0, **fields: Any) -> dict[str, Any]:
         """The next event of this type whose fields are these; events before it are passed over."""
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(within):
             while True:
                 while self._read_to < len(self.events):
                     event = self.events[self._read_to]
@@ -114,8 +114,8 @@ class Talk:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def close_code(self, timeout: float = 10.0) -> int:
-        async with asyncio.timeout(timeout):
+    async def close_code(self, within: float = 10.0) -> int:
+        async with asyncio.timeout(within):
             await self._task
         assert self.closed is not None
         return self.closed[0]
@@ -151,6 +151,7 @@ async def talking(running: Running, query: str = "?model=stub", **options: Any) 
         try:
             yield talk
         finally:
+            await socket.close()  # while it is still read: a close frame waits behind all the others
             talk._task.cancel()
             await asyncio.gather(talk._task, return_exceptions=True)
 

@@ -29,7 +29,7 @@ TEXT_TURN = [
 
 async def test_session_created_comes_at_once_and_whole() -> None:
     async with serving() as running, talking(running) as talk:
-        created = await talk.until("session.created", timeout=2.0)
+        created = await talk.until("session.created", within=2.0)
         session = created["session"]
         assert created["event_id"].startswith("event_")
         assert session["type"] == "realtime" and session["model"] == "stub" and session["id"].startswith("sess_")
@@ -302,7 +302,7 @@ async def test_a_server_that_is_full_says_so_and_never_hangs() -> None:
             await a.until("session.created")
             await b.until("session.created")
             async with talking(running) as c:
-                assert refused(await c.until("error", timeout=2.0)) == ("rate_limit_error", "server_busy")
+                assert refused(await c.until("error", within=2.0)) == ("rate_limit_error", "server_busy")
                 assert await c.close_code() == 1013
         async with talking(running) as d:
             await d.until("session.created")
@@ -368,7 +368,7 @@ async def test_what_an_operator_sees() -> None:
             await talk.say_hello()
             await talk.speak(voice(0.8))
             await talk.speak(hush(0.8))
-            await talk.until("response.done", timeout=15.0)
+            await talk.until("response.done", within=15.0)
             session_id = talk.events[0]["session"]["id"]
             assert (await http.get(f"{running.http}/v1/realtime/sessions")).status_code == 401
             mine = (await http.get(f"{running.http}/v1/realtime/sessions", headers=headers)).json()["data"]
