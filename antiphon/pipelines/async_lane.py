@@ -64,6 +64,10 @@ class AsyncLane(Lane[AsyncStage]):
                 self.open_waiting(station, now)
         self.drain_local(now)
 
+    def _soon(self) -> None:
+        """A turn after this callback: inside a task's coroutine, a turn could close the very task that takes it."""
+        asyncio.get_running_loop().call_soon(self.turn)
+
     async def run(self) -> None:
         """Serve until stopped; then every coroutine is cancelled and awaited."""
         self.loop = asyncio.get_running_loop()
@@ -134,10 +138,10 @@ class AsyncLane(Lane[AsyncStage]):
                 seat.steps += 1
                 if output.result:
                     self.finish(seat, output.data)
-                    self.turn()
+                    self._soon()
                     return
                 self.send_chunk(seat, output.data, output.span_ms)
-                self.turn()
+                self._soon()
             if seat.state == "open":
                 self.finish(seat, None)
         except asyncio.CancelledError:
@@ -158,7 +162,7 @@ class AsyncLane(Lane[AsyncStage]):
                 await running.changed.wait()
             message = seat.chunks.popleft()
             self.return_credit(seat, message)
-            self.turn()
+            self._soon()
             if message.last:
                 open_sources.discard(message.source)
             else:

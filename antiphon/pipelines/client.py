@@ -14,12 +14,11 @@ from typing import Any, Protocol
 
 from antiphon.pipelines.coordinator import Coordinator
 from antiphon.pipelines.errors import Aborted
-from antiphon.pipelines.graph import CLIENT
 from antiphon.pipelines.handle import End, Handle
 from antiphon.pipelines.info import PipelineInfo
 from antiphon.pipelines.messages import Event as TerminalEvent
 from antiphon.pipelines.requests import GenerateRequest
-from antiphon.pipelines.stage import Listener, Request
+from antiphon.pipelines.stage import CLIENT, Listener, Request
 
 log = logging.getLogger("antiphon.client")
 

@@ -14,13 +14,11 @@ import msgspec
 
 from antiphon.pipelines.errors import ConfigError, Refused
 from antiphon.pipelines.info import PipelineInfo
-from antiphon.pipelines.stage import Merge, Request
+from antiphon.pipelines.stage import CLIENT, Merge, Request
 from antiphon.pipelines.validation import validate
 from antiphon.pipelines.walk import walk
 
 MAIN_PROCESS = "main"
-CLIENT = "client"
-"""The name under which the request's own client is an upstream of the entry and a reader of terminals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +27,8 @@ class StageConfig:
 
     next / stream_to: where its Result / its chunks go.       start_on: open when an upstream has sent so many chunks.
     merge_fn: several upstream Results become one input.       route_fn: which of next and stream_to this request takes.
-    project_payload: what part of a Result or chunk goes to a target.    terminal: its chunks and Result go to the client.
+    terminal: its chunks and Result go to the client.           project_payload: what part of a Result or chunk goes to a
+    target ("client": to the terminal's reader); it sees both.
     max_open: open tasks; max_batch: tasks in a step; step_budget: cost units in a step; credits: chunks in flight per
     request and edge. side: its failure is a skip for what follows. prepares: the end of a ``prepare`` request.
     """

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from antiphon.pipelines.errors import PipelineError
-from antiphon.pipelines.graph import CLIENT, Plan
+from antiphon.pipelines.graph import Plan
 from antiphon.pipelines.messages import Credit, Event, Feed, Key
 from antiphon.pipelines.seat import DEFAULT_WINDOW_MS
-from antiphon.pipelines.stage import Listener, Reason, Request
+from antiphon.pipelines.stage import CLIENT, Listener, Reason, Request
 
 if TYPE_CHECKING:
     from antiphon.pipelines.coordinator import Coordinator

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from antiphon.pipelines.errors import Refused, StageFailed
-from antiphon.pipelines.graph import CLIENT, StageConfig
+from antiphon.pipelines.graph import StageConfig
 from antiphon.pipelines.messages import (
     Close,
     Closed,
@@ -31,7 +31,7 @@ from antiphon.pipelines.messages import (
     ToLane,
 )  # fmt: skip
 from antiphon.pipelines.seat import Rider, Seat
-from antiphon.pipelines.stage import Fence, Progress, Reason
+from antiphon.pipelines.stage import CLIENT, Fence, Progress, Reason
 
 log = logging.getLogger("antiphon.lane")
 
@@ -181,28 +181,29 @@ class Lane(Generic[StageT]):
         seat.made_ms += span_ms
         for target in seat.used:
             seat.used[target] += 1
+            part = project[target](data) if target in project else data
             if target == CLIENT:
                 for terminal in seat.terminals:
-                    self.exchange.to_coordinator(Event(key, terminal, name, index, data, span_ms=span_ms))
+                    self.exchange.to_coordinator(Event(key, terminal, name, index, part, span_ms=span_ms))
             else:
-                part = project[target](data) if target in project else data
                 self.post(target, Feed(key, target, name, index, part, span_ms=span_ms))
 
     def finish(self, seat: Seat, data: Any, *, skipped: bool = False) -> None:
         """A Result, or a skip: to every ``next``, then the end of every stream and of the terminal."""
         name, key, plan, project = seat.config.name, seat.rider.key, seat.rider.plan, seat.config.project_payload
         try:
-            parts = {t: project[t](data) if t in project and not skipped else data for t in plan.next[name]}
+            targets = (*plan.next[name], CLIENT) if seat.terminals else plan.next[name]
+            parts = {t: project[t](data) if t in project and not skipped else data for t in targets}
         except Exception as error:  # noqa: BLE001 - the author's projection: this request fails, no other
             self.fail(seat, error)
             return
         self.shut(seat, "finished")
-        for target, part in parts.items():
-            self.post(target, Give(key, target, name, part, skipped))
+        for target in plan.next[name]:
+            self.post(target, Give(key, target, name, parts[target], skipped))
         for target in plan.stream[name]:
             self.post(target, Feed(key, target, name, seat.sent, last=True))
         for terminal in seat.terminals:
-            self.exchange.to_coordinator(Event(key, terminal, name, seat.sent, data, last=True, skipped=skipped))
+            self.exchange.to_coordinator(Event(key, terminal, name, seat.sent, parts[CLIENT], last=True, skipped=skipped))
 
     def fail(self, seat: Seat, error: BaseException) -> None:
         """End the task; the request too unless the stage is a side stage. Only texts meant for clients travel."""

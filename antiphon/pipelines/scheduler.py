@@ -167,8 +167,8 @@ class SteppedLane(Lane[Stage[Any]]):
         while not self._stopped:
             now = self.clock()
             wake = self.turn(now)
-            if wake is not None and wake <= now:
-                continue
+            if self._stopped or (wake is not None and wake <= now):
+                continue  # the turn may have read the message that was to wake us
             try:
                 message = self.mail.get(timeout=None if wake is None else max(0.0, wake - self.clock()))
             except Empty:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Literal
 
-from antiphon.pipelines.graph import CLIENT, Plan, StageConfig
+from antiphon.pipelines.graph import Plan, StageConfig
 from antiphon.pipelines.messages import Feed, Key, Open
-from antiphon.pipelines.stage import Listener, Request
+from antiphon.pipelines.stage import CLIENT, Listener, Request
 
 DEFAULT_WINDOW_MS = 4000.0
 """How far ahead of the listener a stage may synthesise: nobody makes minutes that an interruption throws away."""

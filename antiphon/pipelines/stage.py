@@ -21,6 +21,8 @@ Task = TypeVar("Task")
 Reason = Literal["finished", "aborted", "failed"]
 Kind = Literal["generate", "prepare"]
 Listener = Literal["confirmed", "early", "none"]
+CLIENT = "client"
+"""The name under which a request's own client is an upstream of the entry and the reader of terminals."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from antiphon.pipelines.errors import ConfigError
+from antiphon.pipelines.stage import CLIENT
 from antiphon.pipelines.walk import walk
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _targets(config: PipelineConfig, stage: StageConfig) -> None:
         ("next", stage.next),
         ("stream_to", stage.stream_to),
         ("start_on", tuple(stage.start_on)),
-        ("project_payload", tuple(stage.project_payload)),
+        ("project_payload", tuple(n for n in stage.project_payload if n != CLIENT)),
     )
     for label, names in named:
         for name in names:
@@ -69,7 +70,7 @@ def _targets(config: PipelineConfig, stage: StageConfig) -> None:
         raise ConfigError(f"{stage.name} names a target twice")
     if set(stage.next) & set(stage.stream_to):
         raise ConfigError(f"{stage.name}: {sorted(set(stage.next) & set(stage.stream_to))} is in next and in stream_to")
-    if set(stage.project_payload) - set(stage.next) - set(stage.stream_to):
+    if set(stage.project_payload) - set(stage.next) - set(stage.stream_to) - ({CLIENT} if stage.terminal else set()):
         raise ConfigError(f"{stage.name}.project_payload names a stage that it does not send to")
 
 
