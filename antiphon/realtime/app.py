@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from typing import Never
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,11 +14,13 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from antiphon.pipelines.errors import ConfigError, PipelineError
-from antiphon.realtime import refusals
+from antiphon.realtime import client_secrets, refusals, seeing, websocket
+from antiphon.realtime.doors import Doors, OpenEar
 from antiphon.realtime.request_ids import HEADER, RequestIds
 from antiphon.realtime.rest import chat, health, models, speech, transcriptions, voices
 from antiphon.realtime.settings import Settings
 from antiphon.realtime.state import Client, State
+from antiphon.session.features import Features
 
 log = logging.getLogger("antiphon.server")
 
@@ -29,15 +32,19 @@ def create_app(
     settings: Settings,
     client_factory: Callable[[], Client],
     *,
+    open_ear: OpenEar | None = None,
+    features: Features | None = None,
     progress: Callable[[str], None] | None = None,
     on_started: Callable[[PipelineError | None], None] | None = None,
 ) -> Starlette:
     """The application. The doors are open at once and answer 503 until the pipeline is warm.
 
+    ``open_ear`` and ``features`` are for conversations: see ``doors.Doors``; without ears /v1/realtime is not served.
     ``client_factory`` is called once, on the server's loop. ``progress`` gets each lane's name as it becomes ready.
     ``on_started`` is told None when all is warm, else what went wrong: a command line then ends with a message.
     """
     state = State(settings, client_factory)
+    doors = Doors(state, open_ear or _deaf, features)
 
     async def start() -> None:
         error: PipelineError | None = None
@@ -61,10 +68,14 @@ def create_app(
         finally:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
+            await doors.drain()
             await state.stop()
 
+    routes = [route for door in REST for route in door.routes(state)] + seeing.routes(doors)
+    if settings.realtime and open_ear is not None:
+        routes += client_secrets.routes(doors) + websocket.routes(doors)
     app = Starlette(
-        routes=[route for door in REST for route in door.routes(state)],
+        routes=routes,
         lifespan=lifespan,
         middleware=[
             Middleware(
@@ -80,3 +91,7 @@ def create_app(
     )
     app.state.antiphon = state
     return app
+
+
+def _deaf(_: object) -> Never:
+    raise ConfigError("this server was started without ears")

@@ -94,7 +94,7 @@ class ChatBody(msgspec.Struct):
     top_k: Annotated[int, msgspec.Meta(ge=0)] | None = None
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=2)] | None = None
     stop: str | list[str] | None = None
-    seed: Annotated[int, msgspec.Meta(ge=-(2**63), lt=2**63)] | None = None
+    seed: Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)] | None = None
     n: int | None = None
     logprobs: bool | None = None
     response_format: dict[str, Any] | None = None

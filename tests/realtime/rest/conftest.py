@@ -1,0 +1,77 @@
+"""A real HTTP server on a real socket, in the test's own event loop, on a stub pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from antiphon.pipelines.info import PipelineInfo
+from antiphon.realtime.app import create_app
+from antiphon.realtime.settings import Settings
+from antiphon.realtime.state import State
+from tests.realtime.stub_client import INFO, Script, StubClient, text
+
+
+class Server:
+    """``http`` talks to it; ``stub`` is its pipeline."""
+
+    def __init__(self, http: httpx.AsyncClient, stub: Any, state: State, port: int) -> None:
+        self.http, self.stub, self.state, self.port = http, stub, state, port
+
+    async def settled(self, seconds: float = 2.0) -> None:
+        """Until no generation is live."""
+        async with asyncio.timeout(seconds):
+            while self.stub.live:
+                await asyncio.sleep(0.005)
+
+
+@contextlib.asynccontextmanager
+async def serving(client: Any, settings: Settings) -> AsyncIterator[Server]:
+    app = create_app(settings, lambda: client)
+    config = uvicorn.Config(app, port=0, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    serve = asyncio.create_task(server.serve())
+    try:
+        async with asyncio.timeout(10):
+            while not server.started:
+                await asyncio.sleep(0.002)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
+            yield Server(http, client, app.state.antiphon, port)
+    finally:
+        server.should_exit = True
+        await serve
+
+
+@contextlib.asynccontextmanager
+async def calling(client: Any, settings: Settings) -> AsyncIterator[Server]:
+    """The same without a socket: for the many tests that only look at one short answer."""
+    app = create_app(settings, lambda: client)
+    async with app.router.lifespan_context(app):
+        await asyncio.sleep(0)
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            yield Server(http, client, app.state.antiphon, 0)
+
+
+Serve = Callable[..., contextlib.AbstractAsyncContextManager[Server]]
+
+
+@pytest.fixture
+def serve() -> Serve:
+    """``async with serve(script) as server``; further keywords are settings; ``direct`` does without a socket."""
+
+    def start(
+        script: Script | None = None, *, info: PipelineInfo = INFO, client: Any = None, direct: bool = False, **settings: Any
+    ) -> contextlib.AbstractAsyncContextManager[Server]:
+        stub = client or StubClient(script or (lambda _: text("Hello", " there.")), info)
+        return (calling if direct else serving)(stub, Settings(**settings))
+
+    return start
