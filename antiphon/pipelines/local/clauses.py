@@ -225,7 +225,7 @@ class ClauseScanner:
         limit = min(self.longest, _FIRST_CAP) if self.eager else self.longest
         text = self._text[: limit + _BRACKET + _LOOK]
         whole = self._complete and len(text) == len(self._text)
-        position, pauses, softs = 0, list[int](), list[int]()
+        pauses = list[int]()
         mark = NUMBER_MARK.match(text) if self._line == 0 else None
         position = mark.end() if mark else 0
         kept: list[tuple[int, int]] = []  # links and pieces of code, which are not cut
@@ -262,12 +262,12 @@ class ClauseScanner:
                 pauses.append(pause.end())
                 if pause.end() >= limit * _COMMA and not self.eager:
                     return pause.end(), False
-            elif character.isspace() and (soft := self._soft(text, position, whole)) is not False:
+            elif character.isspace() and self.eager and position >= _FIRST_WORD:
+                soft = _begins_phrase(text, position, whole)
                 if soft is None:
                     return None
-                if self.eager and position >= _FIRST_WORD:
+                if soft:
                     return position, False
-                softs.append(position)
             position += 1
         if whole and len(text) <= limit:
             return len(text), True
@@ -275,32 +275,24 @@ class ClauseScanner:
             limit = max(limit, kept[-1][1])
         if len(text) < limit + _LOOK and not whole:
             return None
-        return self._forced(text, limit, pauses, softs, kept), False
+        return self._forced(text, limit, pauses, kept), False
 
     def _line_ends_at(self, text: str, end: int) -> bool:
         rest = text[end : end + _LOOK]
         return not rest or rest.lstrip(" \t")[:1] == "\n"
 
-    @staticmethod
-    def _soft(text: str, position: int, whole: bool) -> bool | None:
-        """Is this blank in front of a word that begins a phrase? None: cannot be told yet."""
-        if position + _LOOK > len(text) and not whole:
-            return None
-        return bool(_SOFT.match(text, position)) and _may_part(text, position)
-
-    def _forced(self, text: str, limit: int, pauses: list[int], softs: list[int], kept: list[tuple[int, int]]) -> int:
+    def _forced(self, text: str, limit: int, pauses: list[int], kept: list[tuple[int, int]]) -> int:
         """A clause that is too long is cut at its last pause, phrase or blank, as the last resort inside a word."""
         least = limit // 4
-        for places in (pauses, softs):
-            if places and places[-1] >= least:
-                return places[-1]
-        blanks = [m.start() for m in re.finditer(r"\s", text[: limit + 1]) if m.start() >= least]
+        if pauses and pauses[-1] >= least:
+            return pauses[-1]
+        blanks = [match.start() for match in re.finditer(r"\s", text[: limit + 1]) if match.start() >= least]
         blanks = [place for place in blanks if not any(a < place < b for a, b in kept)]
-        for place in reversed(blanks):
-            if _may_part(text, place):
-                return place
-        if blanks:
-            return blanks[-1]
+        apart = [place for place in blanks if _may_part(text, place)]
+        phrases = [place for place in apart if _SOFT.match(text, place)]
+        for places in (phrases, apart, blanks):
+            if places:
+                return places[-1]
         if longer := re.compile(r"\s").search(text, limit, limit + _LOOK):
             return longer.start()
         return limit
@@ -360,6 +352,13 @@ def _may_part(text: str, blank: int) -> bool:
     if before[-1:].isdigit() or before[-1:] in "€$£¥#+-=×÷/@&":
         return False
     return not (before.endswith(".") and _is_abbreviation(before, len(before) - 1))
+
+
+def _begins_phrase(text: str, blank: int, whole: bool) -> bool | None:
+    """Is this blank in front of a word that begins a phrase ("and", "with")? None: the word is not there yet."""
+    if not whole and blank + _LOOK > len(text) and len(text[blank:].split(maxsplit=1)) < 2:
+        return None
+    return bool(_SOFT.match(text, blank)) and _may_part(text, blank)
 
 
 def _ends_sentence(text: str, start: int, end: int, whole: bool) -> bool | None:

@@ -43,22 +43,24 @@ class Reader:
             return []
         completes = align(text.split(), normalised.split(" "))
         spelled = self._spell(normalised)
-        runs, ids, words = [], list[int](), list[tuple[int, int]]()
+        runs, ids, words, sounds = [], list[int](), list[tuple[int, int]](), False
         for number, phonemes in enumerate(spelled):
             known = [(character, self._vocab[character]) for character in phonemes if character in self._vocab]
             if len(ids) + len(known) > most and words:
-                runs.append(Phonemes((0, *ids, 0), tuple(words)))
-                ids, words = [], []
+                if sounds:
+                    runs.append(Phonemes((0, *ids, 0), tuple(words)))
+                ids, words, sounds = [], [], False
             if ids and known and " " in self._vocab:
                 ids.append(self._vocab[" "])
             base = 1 + len(ids)  # the pad comes first
             ids.extend(code for _, code in known)
             voiced = [index for index, (character, _) in enumerate(known) if character not in _SILENT]
+            sounds = sounds or bool(voiced)
             done = completes[number] if number < len(completes) else None
             if done is not None and done < len(word_ends):
                 last = base + voiced[-1] if voiced else (words[-1][0] if words else 0)
                 words.append((last, word_ends[done]))
-        if ids:
+        if sounds:
             runs.append(Phonemes((0, *ids, 0), tuple(words)))
         return runs
 
@@ -76,8 +78,8 @@ class Reader:
 def align(words: Sequence[str], rewritten: Sequence[str]) -> list[int | None]:
     """For each rewritten word the index of the word that has been said with it, or None inside an expansion."""
     completes: list[int | None] = [None] * len(rewritten)
-    keys = [[_letters(word) for word in side] for side in (words, rewritten)]
-    for _, a, b, c, d in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
+    before, after = [_letters(word) for word in words], [_letters(word) for word in rewritten]
+    for _, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if b - a == d - c:
             completes[c:d] = range(a, b)
         elif b > a:  # rewritten as more or fewer words: all are said with the last of them

@@ -110,12 +110,15 @@ class Talker(Stage[_Task]):
         shape = (spectra.shape[1], 2 * count)
         noise = task.noise.standard_normal(shape, dtype=np.float32).view(np.complex64)
         ends = np.cumsum(durations) * (count / max(1.0, float(durations.sum())))
+        quiet = levels(spectra, f0) < _QUIET_DB
         start, stop = 0, count
         if self.trim:
-            start, stop = _audible(spectra, f0, round(run.clause.gap_ms / FRAME_MS / task.speed) if run.last else 4)
+            start, stop = _audible(quiet, round(run.clause.gap_ms / FRAME_MS / task.speed) if run.last else 4)
         marks: list[Mark] = []
         for last, offset in run.phonemes.words:
             frame = min(max(round(float(ends[last])), start + 1), stop)
+            while frame > start + 1 and quiet[frame - 1]:  # the net counts the silence after a word to its last phoneme
+                frame -= 1
             marks.append(Mark((frame - start) * HOP, offset))
         if run.last:
             marks.append(Mark((stop - start) * HOP, run.clause.end))
@@ -135,12 +138,12 @@ class Talker(Stage[_Task]):
         return spectra, f0[0], durations
 
 
-def _audible(spectra: NDArray[np.float32], f0: NDArray[np.float32], gap: int) -> tuple[int, int]:
+def _audible(quiet: NDArray[np.bool_], gap: int) -> tuple[int, int]:
     """The frames from just before the first sound to ``gap`` frames after the last (as far as there are any)."""
-    loud = np.nonzero(levels(spectra, f0) > _QUIET_DB)[0]
+    loud = np.nonzero(~quiet)[0]
     if not len(loud):
-        return 0, len(f0)
-    return max(0, int(loud[0]) - _MARGIN), min(len(f0), int(loud[-1]) + 1 + max(gap, _MARGIN))
+        return 0, len(quiet)
+    return max(0, int(loud[0]) - _MARGIN), min(len(quiet), int(loud[-1]) + 1 + max(gap, _MARGIN))
 
 
 def _in_order(marks: list[Mark]) -> tuple[Mark, ...]:
