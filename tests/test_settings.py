@@ -1,0 +1,61 @@
+"""File < environment < flags; a wrong setting is named."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from antiphon.settings import ServerSettings, SettingsError, as_toml, load
+
+
+def test_flags_beat_the_environment_beats_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "antiphon.toml"
+    file.write_text('port = 1\nhost = "file"\nthinker = "gguf:x"\n')
+    environment = {"ANTIPHON_PORT": "2", "ANTIPHON_HOST": "environment", "ANTIPHON_API_KEYS": "a, b"}
+    settings = load(file, environment, {"port": 3, "host": None})
+    assert (settings.port, settings.host, settings.thinker) == (3, "environment", "gguf:x")
+    assert settings.api_keys == ("a", "b")
+
+
+def test_what_is_printed_can_be_loaded_and_shows_no_key(tmp_path: Path) -> None:
+    settings = ServerSettings(api_keys=("secret",), window_s=float("inf"), weights={"silero-vad": "/w"}, text_only=True)
+    printed = as_toml(settings)
+    assert "secret" not in printed
+    file = tmp_path / "again.toml"
+    file.write_text(printed)
+    assert load(file, {}) == ServerSettings(
+        api_keys=("...",), window_s=float("inf"), weights={"silero-vad": "/w"}, text_only=True
+    )
+    assert tomllib.loads(printed)["weights"] == {"silero-vad": "/w"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("prot = 1", "prot"),
+        ('port = "many"', "port"),
+        ("port = 70000", "70000"),
+        ('pipeline = "ming"', "pipeline"),
+        ('tls_cert = "a.pem"', "tls_cert and tls_key go together"),
+        ("max_requests = 0", "max_requests"),
+        ("window_s = 0.0", "window_s"),
+        ("port = = 1", "is not TOML"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=said):
+        load(file, {})
+
+
+def test_booleans_of_the_environment() -> None:
+    assert load(None, {"ANTIPHON_TEXT_ONLY": "yes"}).text_only
+    assert not load(None, {"ANTIPHON_REALTIME": "0"}).realtime
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot read"):
+        load(tmp_path / "nowhere.toml", {})
