@@ -11,6 +11,7 @@ from antiphon.session.errors import Refused, missing, wrong_type, wrong_value
 
 Json = dict[str, Any]
 MAX_NAME = 64
+MAX_ID = 512
 MAX_DESCRIPTION = 1024
 MAX_TEXT = 1 << 20
 """Characters in any one text of a client: instructions, a message, a tool's arguments."""
@@ -52,7 +53,27 @@ def a_string(value: Any, param: str, longest: int = MAX_TEXT) -> str:
             "string_above_max_length",
             param,
         )
+    if not value.isascii() and not _encodable(value):
+        raise Refused(f"Invalid '{param}': not valid Unicode (a lone surrogate).", "invalid_value", param)
     return value
+
+
+def a_name(value: Any, param: str, longest: int = MAX_NAME) -> str:
+    """A string that is not empty."""
+    if not a_string(value, param, longest):
+        raise Refused(f"Invalid '{param}': empty string.", "invalid_value", param)
+    return str(value)
+
+
+def a_free_object(value: Any, param: str, longest: int = MAX_TEXT) -> Json:
+    """An object that is kept as it is: JSON all the same, and of a bounded size."""
+    an_object(value, param)
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        raise Refused(f"Invalid '{param}': not valid JSON.", "invalid_value", param) from None
+    a_string(text, param, longest)
+    return dict(value)
 
 
 def a_bool(value: Any, param: str) -> bool:
@@ -84,6 +105,14 @@ def one_of(value: Any, param: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise wrong_value(param, value, ", ".join(f"'{c}'" for c in choices))
     return value
+
+
+def _encodable(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _within(value: float, param: str, low: float, high: float, kind: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from antiphon.session import config
-from antiphon.session.checks import a_string, an_int, an_object, one_of, required
+from antiphon.session.checks import MAX_ID, a_string, an_int, an_object, one_of, required
 from antiphon.session.core import Core
 from antiphon.session.errors import Refused, wrong_type
 from antiphon.session.events import Json
@@ -49,7 +49,7 @@ def _clear(session: Session, core: Core, event: Json) -> None:
 def _create_item(session: Session, core: Core, event: Json) -> None:
     after = event.get("previous_item_id")
     if after is not None:
-        a_string(after, "previous_item_id", 512)
+        a_string(after, "previous_item_id", MAX_ID)
     item = checked_item(required(event, "item"), "item", core.features, core.input_format, core.new_id)
     wire = item.wire
     if wire["type"] == "function_call_output" and not session.conversation.knows_call(wire["call_id"]):
@@ -95,7 +95,7 @@ def _append(session: Session, core: Core, event: Json) -> None:
 
 
 def _item_id(event: Json) -> str:
-    return a_string(required(event, "item_id"), "item_id", 512)
+    return a_string(required(event, "item_id"), "item_id", MAX_ID)
 
 
 def _present(event: Json, key: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from antiphon.session.checks import (
     Json,
     a_bool,
+    a_free_object,
     a_list,
     a_number,
     a_string,
@@ -127,9 +128,9 @@ def _merge_top(new: Json, patch: Json, features: Features) -> None:
     if "tracing" in patch:
         new["tracing"] = _tracing(patch["tracing"], "session.tracing")
     if "prompt" in patch:
-        new["prompt"] = None if patch["prompt"] is None else an_object(patch["prompt"], "session.prompt")
+        new["prompt"] = None if patch["prompt"] is None else a_free_object(patch["prompt"], "session.prompt")
     if patch.get("reasoning") is not None:
-        new["reasoning"] = an_object(patch["reasoning"], "session.reasoning")
+        new["reasoning"] = a_free_object(patch["reasoning"], "session.reasoning")
 
 
 def _merge_input(new: Json, patch: Json, features: Features) -> None:
@@ -306,7 +307,7 @@ def _tracing(value: Any, param: str) -> str | Json | None:
     """Echoed, not acted upon: traces of this server go elsewhere."""
     if value is None:
         return None
-    return one_of(value, param, ("auto",)) if isinstance(value, str) else an_object(value, param)
+    return one_of(value, param, ("auto",)) if isinstance(value, str) else a_free_object(value, param)
 
 
 def _strings(value: Any, param: str) -> list[str]:

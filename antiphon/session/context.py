@@ -6,11 +6,11 @@ every turn could never be read from a cache. Instructions, tools and system mess
 
 from __future__ import annotations
 
-from antiphon.session.checks import canonical
+from antiphon.session.checks import MAX_ID, a_string, canonical, required
 from antiphon.session.config import recognition_of
 from antiphon.session.conversation import Conversation, Item
 from antiphon.session.core import Core
-from antiphon.session.errors import ContextOverflow, missing
+from antiphon.session.errors import ContextOverflow
 from antiphon.session.events import ContextTrimmed, Json
 from antiphon.session.items import checked_item
 from antiphon.session.params import ResponseParams
@@ -67,9 +67,8 @@ class Context:
         for i, value in enumerate(given):
             path = f"response.input[{i}]"
             if isinstance(value, dict) and value.get("type") == "item_reference":
-                if not isinstance(value.get("id"), str):
-                    raise missing(f"{path}.id")
-                entries += self._conversation.get(value["id"], "retrieve", f"{path}.id").entries()
+                item_id = a_string(required(value, "id", path), f"{path}.id", MAX_ID)
+                entries += self._conversation.get(item_id, "retrieve", f"{path}.id").entries()
             else:
                 core = self._core
                 entries += checked_item(value, path, core.features, core.input_format, core.new_id).entries()

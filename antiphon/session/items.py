@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from antiphon.session.checks import (
-    MAX_NAME,
+    MAX_ID,
     Json,
     a_list,
+    a_name,
     a_string,
     an_object,
     one_of,
@@ -32,7 +33,7 @@ def checked_item(value: Any, param: str, features: Features, format: tuple[str, 
         raise Refused(f"Items of type '{kind}' are not supported by this server.", "unsupported_value", f"{param}.type")
     one_of(kind, f"{param}.type", ("message", "function_call", "function_call_output"))
     given = item.get("id")
-    item_id = a_string(given, f"{param}.id", 512) if given is not None else ""
+    item_id = a_string(given, f"{param}.id", MAX_ID) if given is not None else ""
     wire: Json = {"id": item_id or new_id("item"), "object": "realtime.item", "type": kind, "status": "completed"}
     if kind == "message":
         wire["role"] = one_of(required(item, "role", param), f"{param}.role", ROLES)
@@ -46,13 +47,13 @@ def checked_item(value: Any, param: str, features: Features, format: tuple[str, 
             for i, part in enumerate(a_list(parts, f"{param}.content", 1024))
         ]
     elif kind == "function_call":
-        wire["name"] = a_string(required(item, "name", param), f"{param}.name", MAX_NAME)
+        wire["name"] = a_name(required(item, "name", param), f"{param}.name")
         arguments = item.get("arguments")
         wire["arguments"] = "{}" if arguments is None else a_string(arguments, f"{param}.arguments")
         call_id = item.get("call_id")
-        wire["call_id"] = new_id("call") if call_id is None else a_string(call_id, f"{param}.call_id", 512)
+        wire["call_id"] = new_id("call") if call_id is None else a_name(call_id, f"{param}.call_id", MAX_ID)
     else:
-        wire["call_id"] = a_string(required(item, "call_id", param), f"{param}.call_id", 512)
+        wire["call_id"] = a_name(required(item, "call_id", param), f"{param}.call_id", MAX_ID)
         output = item.get("output")
         if output is None:
             required(item, "output", param)

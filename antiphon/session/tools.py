@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from antiphon.session.checks import MAX_DESCRIPTION, MAX_NAME, Json, a_list, a_string, an_object, one_of, required
+from antiphon.session.checks import MAX_DESCRIPTION, Json, a_free_object, a_list, a_name, a_string, an_object, one_of, required
 from antiphon.session.errors import Refused, wrong_type
 
 
@@ -21,15 +21,13 @@ def _tool(value: Any, param: str) -> Json:
     if kind == "mcp":
         raise Refused("MCP tools are not supported by this server.", "unsupported_tool", f"{param}.type")
     one_of(kind, f"{param}.type", ("function",))
-    name = a_string(required(tool, "name", param), f"{param}.name", MAX_NAME)
-    if not name:
-        raise Refused(f"Invalid '{param}.name': empty string.", "invalid_value", f"{param}.name")
+    name = a_name(required(tool, "name", param), f"{param}.name")
     kept: Json = {"type": "function", "name": name}
     if tool.get("description") is not None:
         kept["description"] = a_string(tool["description"], f"{param}.description", MAX_DESCRIPTION)
     parameters = tool.get("parameters")
     kept["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters
-    an_object(kept["parameters"], f"{param}.parameters")
+    a_free_object(kept["parameters"], f"{param}.parameters")
     return kept
 
 
@@ -46,7 +44,7 @@ def checked_choice(value: Any, param: str) -> str | Json:
     one_of(value["type"], f"{param}.type", ("function",))
     nested = value.get("function")
     inner = nested if isinstance(nested, dict) else value
-    name = a_string(required(inner, "name", param), f"{param}.name", MAX_NAME)
+    name = a_name(required(inner, "name", param), f"{param}.name")
     return {"type": "function", "name": name}
 
 

@@ -136,9 +136,7 @@ def test_barge_in_on_an_unfinished_response() -> None:
     assert any(isinstance(e, ev.Abort) for e in talk.effects)
     item_id = done["output"][0]["id"]
     truncated = talk.command("conversation.item.truncate", item_id=item_id, content_index=0, audio_end_ms=2000)
-    assert truncated == [
-        {"type": "conversation.item.truncated", "item_id": item_id, "content_index": 0, "audio_end_ms": 2000}
-    ]
+    assert truncated == [{"type": "conversation.item.truncated", "item_id": item_id, "content_index": 0, "audio_end_ms": 2000}]
     item = talk.command("conversation.item.retrieve", item_id=item_id)[0]["item"]
     assert item["content"][0]["transcript"] == "One "
 

@@ -1,0 +1,99 @@
+"""Long talks: what leaves the model's context, when, and what never does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.session import events as ev
+from antiphon.session.features import Features
+from antiphon.session.request import Entry, Message, Text
+
+from .talk import Talk, of
+
+
+def ten(entry: Entry) -> int:
+    return 10
+
+
+def talk_of(turns: int, update: dict[str, Any] | None = None, **features: Any) -> Talk:
+    """``turns`` questions and answers of 10 tokens each, typed; the instructions take 10 as well."""
+    talk = Talk(Features(context_tokens=160, estimate=ten, **features), update={"output_modalities": ["text"]})
+    talk.update(**(update or {}))
+    item = {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "rules"}]}
+    talk.command("conversation.item.create", item=item)
+    for n in range(turns):
+        ask(talk, f"q{n}")
+        talk.make(talk.gen(), f"a{n}")
+        talk.end(talk.gen())
+    return talk
+
+
+def ask(talk: Talk, text: str) -> list[dict[str, Any]]:
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+    talk.command("conversation.item.create", item=item)
+    return talk.command("response.create")
+
+
+def texts(talk: Talk) -> list[str]:
+    return [e.parts[0].text for e in talk.request.context if isinstance(e, Message) and isinstance(e.parts[0], Text)]
+
+
+def test_whole_oldest_turns_go_and_system_messages_and_the_question_stay() -> None:
+    talk = talk_of(6)  # room for 160 - 20 (an eighth, for the answer) - 10 (instructions)
+    assert talk.session.counts["context_items_trimmed"] == 0
+    ask(talk, "q6")
+    trimmed = [e for e in talk.effects if isinstance(e, ev.ContextTrimmed)]
+    assert trimmed == [ev.ContextTrimmed(4, 150)]
+    assert texts(talk) == ["rules", "q2", "a2", "q3", "a3", "q4", "a4", "q5", "a5", "q6"]
+
+
+def test_trimming_is_sticky_so_that_the_prompt_stays_cached() -> None:
+    talk = talk_of(7)
+    first = texts(talk)[1]
+    ask(talk, "q7")
+    assert texts(talk)[1] == first, "room was left for several turns"
+
+
+def test_retention_ratio_keeps_what_it_says() -> None:
+    talk = talk_of(6, {"truncation": {"type": "retention_ratio", "retention_ratio": 0.5}})
+    ask(talk, "q6")
+    assert texts(talk) == ["rules", "q4", "a4", "q5", "a5", "q6"]
+
+
+def test_a_token_limit_after_the_instructions() -> None:
+    limits = {"type": "retention_ratio", "retention_ratio": 1.0, "token_limits": {"post_instructions": 60}}
+    talk = talk_of(4, {"truncation": limits})
+    assert len(texts(talk)) <= 6
+
+
+def test_disabled_fails_the_response_and_says_why() -> None:
+    talk = talk_of(6, {"truncation": "disabled"})
+    events = ask(talk, "q6")
+    done = of(events, "response.done")[0]["response"]
+    assert done["status"] == "failed" and done["status_details"]["error"]["code"] == "context_length_exceeded"
+    item_id = talk.check.items[1]
+    talk.command("conversation.item.delete", item_id=item_id)
+    assert not of(talk.command("response.create"), "response.done"), "the session goes on"
+
+
+def test_disabled_fails_a_spoken_turn_too() -> None:
+    talk = talk_of(6, {"truncation": "disabled"})
+    talk.command("conversation.item.create", item={"type": "message", "role": "user", "content": "x"})
+    events = talk.turn()
+    assert of(events, "response.created") and of(events, "response.done")[0]["response"]["status"] == "failed"
+
+
+def test_an_early_answer_survives_the_trimming_that_its_turn_brings() -> None:
+    talk = talk_of(6)
+    talk.turn()
+    assert talk.session.counts["context_items_trimmed"] and talk.session.counts["early_won"] == 1
+
+
+def test_a_deleted_id_may_come_back() -> None:
+    talk = talk_of(7)
+    gone = talk.check.items[1]
+    talk.command("conversation.item.delete", item_id=gone)
+    item = {"type": "message", "role": "user", "id": gone, "content": [{"type": "input_text", "text": "again"}]}
+    talk.command("conversation.item.create", item=item)
+    talk.command("response.create")
+    assert "again" in texts(talk)
