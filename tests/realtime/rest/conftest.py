@@ -18,6 +18,13 @@ from antiphon.realtime.state import State
 from tests.realtime.stub_client import INFO, Script, StubClient, text
 
 
+async def until(condition: Callable[[], bool], seconds: float = 3.0) -> None:
+    """Look again and again: what is waited for happens on other threads, or inside the server."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.002)
+
+
 class Server:
     """``http`` talks to it; ``stub`` is its pipeline."""
 
@@ -26,9 +33,7 @@ class Server:
 
     async def settled(self, seconds: float = 2.0) -> None:
         """Until no generation is live."""
-        async with asyncio.timeout(seconds):
-            while self.stub.live:
-                await asyncio.sleep(0.005)
+        await until(lambda: not self.stub.live, seconds)
 
 
 @contextlib.asynccontextmanager
@@ -39,9 +44,7 @@ async def serving(client: Any, settings: Settings) -> AsyncIterator[Server]:
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     serve = asyncio.create_task(server.serve())
     try:
-        async with asyncio.timeout(10):
-            while not server.started:
-                await asyncio.sleep(0.002)
+        await until(lambda: server.started, 10)
         port = server.servers[0].sockets[0].getsockname()[1]
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
             yield Server(http, client, app.state.antiphon, port)

@@ -10,24 +10,16 @@ import httpx
 import pytest
 
 from tests.realtime.rest import stub_stage
-from tests.realtime.rest.conftest import Serve, Server
+from tests.realtime.rest.conftest import Serve, Server, until
 
 URL = "/v1/chat/completions"
 ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "Count."}]}
 AUDIO: dict[str, Any] = {**ASK, "modalities": ["text", "audio"], "audio": {"voice": "anna", "format": "pcm16"}}
 
 
-async def ready(server: Server) -> None:
-    async with asyncio.timeout(5):
-        while not server.state.ready:
-            await asyncio.sleep(0.005)
-
-
-async def all_released(server: Server, seconds: float = 3.0) -> None:
+async def all_released(server: Server) -> None:
     """The coordinator holds nothing any more: every lane has given its receipt."""
-    async with asyncio.timeout(seconds):
-        while server.stub._backend.coordinator.live:
-            await asyncio.sleep(0.005)
+    await until(lambda: not server.stub._backend.coordinator.live)
 
 
 @pytest.mark.parametrize("body", [ASK, AUDIO, {**ASK, "stream": True}, {**AUDIO, "stream": True}])
@@ -36,7 +28,7 @@ async def test_hanging_up_closes_every_stage(serve: Serve, body: dict[str, Any],
     stub_stage.CLOSED.clear()
     stub_stage.OPENED.clear()
     async with serve(client=stub_stage.stub_pipeline()) as server:
-        await ready(server)
+        await until(lambda: server.state.ready, 10)
         if body.get("stream"):
             async with server.http.stream("POST", URL, json={**body, "request_id": "gone"}) as response:
                 lines = response.aiter_lines()
@@ -48,7 +40,7 @@ async def test_hanging_up_closes_every_stage(serve: Serve, body: dict[str, Any],
         await all_released(server)
         closed = list(stub_stage.CLOSED)
         await asyncio.sleep(0.05)
-        assert stub_stage.CLOSED == closed
+        assert closed == stub_stage.CLOSED
         wanted = {"thinker", "talker"} if body.get("modalities") else {"thinker"}
         assert {stage for request, stage in stub_stage.OPENED} == wanted, "a text request never opens the talker"
         assert {(request, stage, reason) for request, stage, reason, _ in closed} == {("gone", s, "aborted") for s in wanted}
@@ -64,7 +56,7 @@ async def test_hanging_up_closes_every_stage(serve: Serve, body: dict[str, Any],
 
 async def test_many_at_once_each_get_their_own(serve: Serve) -> None:
     async with serve(client=stub_stage.stub_pipeline(0.001)) as server:
-        await ready(server)
+        await until(lambda: server.state.ready, 10)
 
         async def one(n: int) -> str:
             answer = await server.http.post(URL, json={**ASK, "max_tokens": n, "request_id": f"r{n}"})

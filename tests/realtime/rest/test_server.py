@@ -11,7 +11,7 @@ import pytest
 from antiphon.pipelines.errors import Busy, StageFailed, WeightError
 from antiphon.realtime.limits import Limits
 from antiphon.realtime.refusals import describe
-from tests.realtime.rest.conftest import Serve
+from tests.realtime.rest.conftest import Serve, until
 from tests.realtime.stub_client import StubClient, text
 
 CHAT = "/v1/chat/completions"
@@ -80,8 +80,7 @@ async def test_request_ids_come_back_and_one_in_use_is_refused(serve: Serve) -> 
     gate = asyncio.Event()
     async with serve(lambda _: [gate, *text("x")], direct=True) as server:
         first = asyncio.create_task(server.http.post(CHAT, json=ASK, headers={"X-Request-Id": "one"}))
-        while not server.stub.live:
-            await asyncio.sleep(0.001)
+        await until(lambda: bool(server.stub.live))
         second = await server.http.post(CHAT, json={**ASK, "request_id": "one"})
         assert (second.status_code, shaped(second.json())["code"]) == (409, "request_id_in_use")
         gate.set()

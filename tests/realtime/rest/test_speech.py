@@ -87,13 +87,13 @@ async def test_mp3_is_the_default_and_what_is_asked_reaches_the_graph(serve: Ser
 async def test_bytes_leave_before_the_voice_is_done(serve: Serve, format: str) -> None:
     gate = asyncio.Event()
     script = [Event("audio", AudioDelta(tone(0.3))), gate, *sound(tone(0.3))]
-    async with serve(lambda _: script) as server:
-        async with server.http.stream("POST", URL, json={**SAY, "response_format": format}) as response:
-            pieces = response.aiter_bytes()
-            first = await anext(pieces)
-            assert first, "sound is there while the voice still waits"
-            gate.set()
-            rest = b"".join([piece async for piece in pieces])
+    body = {**SAY, "response_format": format}
+    async with serve(lambda _: script) as server, server.http.stream("POST", URL, json=body) as response:
+        pieces = response.aiter_bytes()
+        first = await anext(pieces)
+        assert first, "sound is there while the voice still waits"
+        gate.set()
+        rest = b"".join([piece async for piece in pieces])
     assert len(heard(first + rest, format)) / 24000 == pytest.approx(0.6, abs=0.1)
 
 
