@@ -129,7 +129,8 @@ def _film_inputs(oracle: Oracle, sound: bool, image: bool = False) -> dict[str, 
         inside = film.interleaved(grid, seconds, int(heard["attention_mask"].sum()))
     text = f"<|vision_start|>{inside}<|vision_end|>"
     if image:
-        seen = oracle.processor.image_processor([picture()], return_tensors="pt")
+        bounds = {"shortest_edge": film.BOUNDS["min_pixels"], "longest_edge": film.BOUNDS["max_pixels"]}
+        seen = oracle.processor.image_processor([picture()], size=bounds, return_tensors="pt")
         inputs |= {"pixel_values": seen["pixel_values"], "image_grid_thw": seen["image_grid_thw"]}
         text += "<|vision_start|>" + "<|image_pad|>" * int(seen["image_grid_thw"].prod() // 4) + "<|vision_end|>"
     written = f"<|im_start|>user\n{text}What?<|im_end|>\n<|im_start|>assistant\n"
@@ -146,13 +147,19 @@ CASES: dict[str, Case] = {
     "one token": Case(_spoken((ONE[1],)), lambda o: o.text(_messages(ONE[1])), {"tokens": 2, "frames": 12}),
     "two tokens": Case(_spoken((ONE[1],)), lambda o: o.text(_messages(ONE[1])), {"tokens": 3, "frames": 12}),
     "two frames": Case(_spoken(ONE), lambda o: o.text(_messages(*ONE)), {"tokens": 6, "frames": 2}),
-    "long": Case(_spoken(ONE), lambda o: o.text(_messages(*ONE)), {"tokens": 20, "frames": 90}),
+    "stop id": Case(_spoken(ONE), lambda o: o.text(_messages(*ONE)), {"eos": (22,), "frames": 20}),
     "audio": Case(
         (("user", (AUDIO, TextPart("What can you hear?"))),),
         lambda o: o.media(_typed("audio", text="What can you hear?"), audio=[tone()]),
     ),
     "image": Case(
         (("user", (IMAGE, TextPart("What?"))),), lambda o: o.media(_typed("image", text="What?"), images=[picture()])
+    ),
+    # Both ends come by themselves here, and 87 frames are past the window of code2wav.
+    "natural end": Case(
+        (("user", (IMAGE, TextPart("What?"))),),
+        lambda o: o.media(_typed("image", text="What?"), images=[picture()]),
+        {"tokens": 30, "frames": 90},
     ),
     "audio and image": Case(
         (("user", (AUDIO, IMAGE, TextPart("What?"))),),

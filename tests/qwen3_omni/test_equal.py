@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from antiphon.pipelines.requests import GenerateRequest
+from antiphon.pipelines.qwen3_omni.vocoder import Voice
+from antiphon.pipelines.requests import GenerateRequest, Sampling
 from tests.qwen3_omni.cases import CASES
 from tests.qwen3_omni.driver import Bench, Made
-from tests.qwen3_omni.oracle import Answer
+from tests.qwen3_omni.oracle import Answer, Oracle
 
 TOLERANCE = 2e-5
 SAMPLES_PER_FRAME = 1920
@@ -19,7 +21,7 @@ Expected = Callable[[str], Answer]
 Ask = Callable[..., GenerateRequest]
 
 
-def assert_equal(made: Made, answer: Answer, tokens: bool = True) -> None:
+def assert_equal(made: Made, answer: Answer) -> None:
     said = list(made.tokens)
     if made.finished is not None and made.finished.token >= 0:
         said.append(made.finished.token)
@@ -35,3 +37,91 @@ def test_equals_generate(name: str, bench: Bench, expected: Expected, ask: Ask) 
     made = bench.run([ask(name)])[name]
     assert_equal(made, answer)
     assert made.finished is not None and made.finished.completion_tokens == len(answer.tokens)
+    if name == "natural end":  # neither limit is reached, by the oracle either
+        assert len(answer.tokens) < 30 and len(answer.codes) < 89
+        assert made.spoken is not None and (made.finished.reason, made.spoken.reason) == ("stop", "stop")
+
+
+@pytest.mark.parametrize(("first", "then"), [(1, 1), (2, 10), (5, 25)])
+def test_any_cutting_gives_the_same_samples(first: int, then: int, bench: Bench, expected: Expected) -> None:
+    """87 frames, more than the window of 72; two voices out of step share the forwards."""
+    answer = expected("natural end")
+    codes = answer.codes
+    voices = [Voice(), Voice()]
+    made: list[list[np.ndarray]] = [[], []]
+    cuts = [0, *range(first, len(codes), then), len(codes)]
+    bench.code2wav.vocoder.push(voices[1:], [codes[:3]])
+    for start, end in itertools.pairwise(cuts):
+        whole, other = bench.code2wav.vocoder.push(voices, [codes[start:end], codes[start:end]])
+        made[0].append(whole)
+        made[1].append(other)
+    wave = np.concatenate(made[0])
+    assert len(made[0][0]) == SAMPLES_PER_FRAME * first - UNFINISHED
+    assert len(wave) == len(answer.wave) and np.abs(wave - answer.wave).max() < TOLERANCE
+    # The other one has heard three frames before: its samples are another answer's, of the same length.
+    assert len(np.concatenate(made[1])) == SAMPLES_PER_FRAME * len(codes)
+
+
+def test_chunk_sizes_are_a_request_s_own(bench: Bench, expected: Expected, ask: Ask) -> None:
+    made = bench.run([ask("text", code2wav={"first_chunk_frames": 3, "chunk_frames": 7})])["text"]
+    assert_equal(made, expected("text"))
+    assert [len(p) for p in made.pieces[:2]] == [SAMPLES_PER_FRAME * 3 - UNFINISHED, SAMPLES_PER_FRAME * 7]
+
+
+BATCH = ("text", "turns", "audio and image", "sampled")
+
+
+def test_rows_of_a_batch_equal_their_single_runs(bench: Bench, expected: Expected, ask: Ask) -> None:
+    made = bench.run([ask(name) for name in BATCH])
+    for name in BATCH:
+        assert_equal(made[name], expected(name))
+
+
+def test_an_aborted_neighbour_changes_nothing(bench: Bench, expected: Expected, ask: Ask) -> None:
+    """Its pages go to a request that arrives then."""
+    late = "two tokens"
+    made = bench.run([ask(name) for name in (*BATCH, late)], abort={"turns": 5}, late={late: 9})
+    assert made["turns"].aborted and len(made["turns"].codes) < len(expected("turns").codes)
+    for name in ("text", "audio and image", "sampled", late):
+        assert_equal(made[name], expected(name))
+    assert not bench.thinker.decoder.cache.promised and not bench.talker.decoder.cache.promised
+
+
+@pytest.mark.parametrize("name", ["audio and image", "video with sound"])
+def test_a_sliced_prefill_equals_a_whole_one(name: str, bench: Bench, expected: Expected, ask: Ask) -> None:
+    """Slices of five tokens cut through media places, and through user turns at the talker."""
+    thinker, talker = bench.thinker.slice, bench.talker.slice
+    bench.thinker.slice = bench.talker.slice = 5
+    try:
+        assert_equal(bench.run([ask(name)])[name], expected(name))
+    finally:
+        bench.thinker.slice, bench.talker.slice = thinker, talker
+
+
+def test_audio_leaves_before_the_last_token(bench: Bench, ask: Ask) -> None:
+    order = bench.run([ask("text")])["text"].order
+    assert order.index("audio") < len(order) - 1 - order[::-1].index("token")
+    # Frame 0 follows the first token at once: one token, one frame, alternating from there on.
+    assert order[:2] == ["token", "frame"]
+
+
+def test_a_request_that_arrives_is_served_at_once(bench: Bench, ask: Ask) -> None:
+    """Joining while others are in the middle of their answers costs it no round more than being alone."""
+    alone = bench.run([ask("text", id="late")])["late"]
+    made = bench.run([ask("turns"), ask("audio"), ask("text", id="late")], late={"late": 8})
+    assert made["late"].order == alone.order
+
+
+def test_an_empty_answer_is_no_speech(bench: Bench, ask: Ask, expected: Expected) -> None:
+    """The Thinker ends at once: no frame, no sample, no failure (transformers raises there)."""
+    made = bench.run([ask("text", thinker={"stop_token_ids": [expected("text").tokens[0]]})])["text"]
+    assert made.tokens == [] and made.codes == [] and len(made.wave) == 0 and made.text == ""
+    assert made.spoken is not None and made.spoken.frames == 0
+    assert made.text_result is not None and made.text_result.finish_reason == "stop"
+
+
+def test_one_allowed_token_is_shown_and_not_spoken(bench: Bench, ask: Ask, oracle: Oracle, expected: Expected) -> None:
+    made = bench.run([ask("text", sampling=Sampling(max_tokens=1))])["text"]
+    first = expected("text").tokens[0]
+    assert made.text == oracle.tok.decode([first]) and len(made.wave) == 0
+    assert made.text_result is not None and made.text_result.finish_reason == "length"

@@ -30,14 +30,14 @@ class Row:
 
 
 class PagedCache:
-    """Pages for ``tokens`` tokens in all; storage grows as it is used, to that bound."""
+    """Pages for ``tokens`` tokens in all; storage grows as it is used, to that bound. ``promised``: pages, to open rows."""
 
     def __init__(self, tokens: int, place: Place) -> None:
         self.total = -(-tokens // PAGE)
         self.place = place
         self._free: list[int] = []
         self._made = 0
-        self._promised = 0
+        self.promised = 0
         self._keys: list[torch.Tensor] = []
         self._values: list[torch.Tensor] = []
 
@@ -47,17 +47,17 @@ class PagedCache:
 
     def can_hold(self, tokens: int) -> bool:
         """Whether a row of so many tokens can be opened now."""
-        return self._promised + -(-tokens // PAGE) <= self.total
+        return self.promised + -(-tokens // PAGE) <= self.total
 
     def open(self, tokens: int) -> Row:
         """A row that may grow to ``tokens``; its pages are promised, so it never fails half way."""
         row = Row(-(-tokens // PAGE))
-        self._promised += row.reserved
+        self.promised += row.reserved
         return row
 
     def close(self, row: Row) -> None:
         """Give the row's pages back; idempotent."""
-        self._promised -= row.reserved
+        self.promised -= row.reserved
         row.reserved = 0
         self._free += row.pages
         row.pages = []

@@ -1,0 +1,150 @@
+"""The declared pipelines in the graph runtime, through the client's door: what a request opens, streams and leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from antiphon.pipelines.client import Client, Event, Generation
+from antiphon.pipelines.errors import ConfigError, Refused
+from antiphon.pipelines.outputs import AudioDelta, AudioResult, TextDelta, TextResult
+from antiphon.pipelines.qwen3_omni.pipeline import build
+from antiphon.pipelines.requests import AudioPart, GenerateRequest, Message, Voice
+from antiphon.pipelines.runtime import LocalRuntime
+from antiphon.pipelines.stage import Request
+from tests.qwen3_omni.oracle import Answer, Oracle
+from tests.qwen3_omni.test_equal import TOLERANCE
+
+Ask = Callable[..., GenerateRequest]
+Expected = Callable[[str], Answer]
+
+
+@dataclass
+class Got:
+    text: str = ""
+    pieces: list[np.ndarray] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    ends: dict[str, Event] = field(default_factory=dict)
+    marks: list[Any] = field(default_factory=list)
+
+
+async def read(generation: Generation) -> Got:
+    got = Got()
+    async for event in generation:
+        if event.last:
+            got.ends[event.terminal] = event
+        elif isinstance(event.data, TextDelta):
+            got.text += event.data.text
+            got.order.append("text")
+        else:
+            assert isinstance(event.data, AudioDelta)
+            got.pieces.append(event.data.pcm)
+            got.marks += event.data.marks
+            got.order.append("audio")
+    return got
+
+
+@pytest_asyncio.fixture
+async def client(folder: str) -> AsyncIterator[Client]:
+    async with Client(LocalRuntime(build(folder))) as client:
+        yield client
+
+
+async def test_four_at_once_equal_generate_while_one_is_aborted(client: Client, ask: Ask, expected: Expected, oracle: Oracle) -> None:
+    names = ["text", "audio and image", "sampled", "video with sound"]
+    going = {name: client.generate(ask(name)) for name in names}
+    leaving = client.generate(ask("turns"))
+    reading = {name: asyncio.ensure_future(read(generation)) for name, generation in going.items()}
+    async for event in leaving:
+        if event.terminal == "audio":
+            leaving.abort()
+            break
+    for name, future in reading.items():
+        got, answer = await future, expected(name)
+        assert got.text == oracle.tok.decode(answer.tokens, skip_special_tokens=True)
+        wave = np.concatenate(got.pieces)
+        assert len(wave) == len(answer.wave) and np.abs(wave - answer.wave).max() < TOLERANCE
+        result = got.ends["audio"].data
+        assert isinstance(result, AudioResult) and result.samples == len(wave)
+        assert got.marks == sorted(got.marks, key=lambda m: (m.sample, m.text_offset))
+        assert got.marks[-1].text_offset <= len(got.text) and got.marks[-1].sample == len(wave)
+    await leaving.released()
+    for generation in going.values():
+        await generation.released()
+
+
+async def test_a_request_opens_only_what_it_needs(client: Client, ask: Ask) -> None:
+    await read(client.generate(ask("text", terminals=("text",))))
+    opened = {name for name, stage in client.stats()["stages"].items() if stage["requests"]}
+    assert opened == {"preprocessing", "mm_aggregate", "thinker", "decode"}
+    await read(client.generate(ask("image", terminals=("text",))))
+    opened = {name for name, stage in client.stats()["stages"].items() if stage["requests"]}
+    assert "image_encoder" in opened and not opened & {"audio_encoder", "talker_ar", "code2wav"}
+
+
+async def test_an_empty_answer_ends_both_terminals(client: Client, ask: Ask, expected: Expected) -> None:
+    silent = ask("text", thinker={"stop_token_ids": [expected("text").tokens[0]]})
+    got = await read(client.generate(silent))
+    assert not got.pieces and got.text == ""
+    assert isinstance(got.ends["text"].data, TextResult) and got.ends["audio"].last
+
+
+async def test_usage_tells_media_apart(client: Client, ask: Ask) -> None:
+    got = await read(client.generate(ask("audio and image", terminals=("text",))))
+    usage = got.ends["text"].data.usage
+    # Two seconds of sound are 200 mel frames, 26 places; 96 x 64 pixels are 6 blocks of 32 x 32.
+    assert (usage.prompt_audio_tokens, usage.prompt_image_tokens) == (26, 6)
+    assert usage.completion_tokens == 16 and usage.prompt_tokens > 32
+
+
+async def test_the_same_media_are_encoded_once(client: Client, ask: Ask) -> None:
+    first = await read(client.generate(ask("audio", id="a", terminals=("text",))))
+    again = await read(client.generate(ask("audio", id="b", terminals=("text",))))
+    assert first.text == again.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"voice": Voice("nobody")}, "nobody"),
+        ({"voice": Voice(speed=2.0)}, "speed"),
+        ({"stage_params": {"singer": {}}}, "singer"),
+        ({"stage_params": {"talker": {"pitch": 1}}}, "pitch"),
+        ({"terminals": ("transcript",)}, "transcript"),
+        ({"task": "speech"}, "speech"),
+    ],
+)
+def test_refused_at_submit_by_name(folder: str, ask: Ask, changes: dict[str, Any], word: str) -> None:
+    config = build(folder)
+    body = ask("text")
+    asked = {name: getattr(body, name) for name in body.__struct_fields__} | changes
+    body = GenerateRequest(**asked)
+    with pytest.raises(Refused, match=word):
+        config.plan(Request(id="x", terminals=body.terminals, body=body))
+
+
+async def test_refused_in_a_stage_reaches_the_client(client: Client, ask: Ask) -> None:
+    broken = ask("text", messages=(Message("user", (AudioPart(b"no sound", "wav"),)),))
+    with pytest.raises(Refused, match=r"messages\[0\]\.parts\[0\]"):
+        await read(client.generate(broken))
+    sampled = ask("text", thinker={"temperature": 9.0})
+    with pytest.raises(Refused, match="temperature"):
+        await read(client.generate(sampled))
+
+
+def test_declared_shape(folder: str) -> None:
+    text, speech = build(folder, speech=False), build(folder)
+    assert (len(text.stages), len(speech.stages)) == (6, 8)
+    assert speech.info.voices == ("ethan", "chelsie", "aiden")
+    for preset in ("one_gpu", "two_gpus"):
+        placed = build(folder, preset=preset)  # type: ignore[arg-type]
+        assert placed.stages["talker_ar"].process != placed.stages["thinker"].process
+        with pytest.raises(ConfigError, match="process|gpu"):
+            LocalRuntime(placed)
+    assert build(folder, preset="two_gpus").stages["talker_ar"].gpu == (1,)
