@@ -33,6 +33,8 @@ class Encoder(Protocol):
     """One stream. ``feed`` never blocks for more than the samples it was given; ``finish`` is called once, last."""
 
     content_type: str
+    heavy: bool
+    """Whether ``feed`` costs milliseconds: a caller on an event loop then gives it a thread."""
 
     def feed(self, samples: NDArray[np.float32]) -> bytes:
         """Float32 [n] mono in; the bytes that are ready, perhaps none."""
@@ -78,6 +80,7 @@ class PcmEncoder:
     """s16le mono, no header."""
 
     content_type = CONTENT_TYPES["pcm"]
+    heavy = False
 
     def feed(self, samples: NDArray[np.float32]) -> bytes:
         return to_s16(samples)
@@ -90,6 +93,7 @@ class WavEncoder:
     """One header, with the first bytes, then s16le. A header before every chunk is heard as a click."""
 
     content_type = CONTENT_TYPES["wav"]
+    heavy = False
 
     def __init__(self, rate: int) -> None:
         self._header = wav_header(rate)

@@ -55,6 +55,8 @@ class _Sink:
 class AvEncoder:
     """``encode.Encoder`` for the names of ``_RECIPES``."""
 
+    heavy = True
+
     def __init__(self, name: str, rate: int) -> None:
         try:
             import av

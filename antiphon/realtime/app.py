@@ -12,6 +12,9 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from antiphon.pipelines.errors import ConfigError, PipelineError
 from antiphon.realtime import client_secrets, refusals, seeing, websocket
@@ -74,6 +77,8 @@ def create_app(
     routes = [route for door in REST for route in door.routes(state)] + seeing.routes(doors)
     if settings.realtime and open_ear is not None:
         routes += client_secrets.routes(doors) + websocket.routes(doors)
+    if settings.web_demo is not None:
+        routes.append(_Page("/", StaticFiles(directory=settings.web_demo, html=True)))
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
@@ -95,3 +100,12 @@ def create_app(
 
 def _deaf(_: object) -> Never:
     raise ConfigError("this server was started without ears")
+
+
+class _Page(Mount):
+    """Static files that leave the API's paths and methods alone, so that those keep their own 404 and 405."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or scope["path"].startswith("/v1/"):
+            return Match.NONE, {}
+        return super().matches(scope)

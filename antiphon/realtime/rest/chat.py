@@ -13,8 +13,12 @@ from antiphon.realtime.rest.chat_answer import Answer
 from antiphon.realtime.rest.chat_body import Chat, ChatBody
 from antiphon.realtime.rest.endpoint import Call, route
 from antiphon.realtime.rest.json_answer import JsonAnswer
+from antiphon.realtime.rest.off_loop import off_loop
 from antiphon.realtime.rest.work import Work
 from antiphon.realtime.state import State
+
+BYTES_PER_SAMPLE = 16
+"""What encoding a sample of an answer in one piece weighs, measured in bytes of plain copying."""
 
 
 def routes(state: State) -> list[BaseRoute]:
@@ -25,7 +29,7 @@ async def _complete(call: Call) -> Response:
     body = await call.json(ChatBody)
     call.name(body.request_id)
     info = call.require("chat", "text")
-    chat = chat_body.read(body, info, call.id, call.state.audio_answers, call.caller.id)
+    chat = await off_loop(call.size, lambda: chat_body.read(body, info, call.id, call.state.audio_answers, call.caller.id))
     audio = call.state.audio_answers.announce() if chat.audio_format else None
     answer = Answer(info.model, audio, chat.audio_format)
     work = call.work(chat.request)
@@ -35,7 +39,8 @@ async def _complete(call: Call) -> Response:
         return call.live_events(_stream(call, chat, answer, work), work)
     await call.unless_gone(_gather(answer, work))
     _keep(call, answer)
-    return await call.timed(JsonAnswer(answer.whole()), work)
+    whole = await off_loop(answer.samples * BYTES_PER_SAMPLE, lambda: JsonAnswer(answer.whole()))
+    return await call.timed(whole, work)
 
 
 async def _gather(answer: Answer, work: Work) -> None:
@@ -50,7 +55,7 @@ async def _stream(call: Call, chat: Chat, answer: Answer, work: Work) -> AsyncGe
         if not begun:
             begun = True
             yield answer.chunk(answer.first_delta(event), usage=usage)
-        for delta in answer.deltas(event):
+        for delta in await answer.deltas(event):
             yield answer.chunk(delta, usage=usage)
     _keep(call, answer)
     yield answer.chunk({}, finish_reason=answer.result.finish_reason, usage=usage)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from antiphon.codecs import base64, encode
 from antiphon.pipelines.client import Event
 from antiphon.pipelines.outputs import AUDIO_RATE, AudioDelta, CallDelta, TextDelta, TextResult
+from antiphon.realtime.rest.off_loop import encoded
 from antiphon.session.response import AUDIO_TOKENS_PER_S
 
 Json = dict[str, Any]
@@ -64,7 +65,7 @@ class Answer:
         content = None if isinstance(event.data, CallDelta) else ""
         return {"role": "assistant", "content": content, "refusal": None}
 
-    def deltas(self, event: Event) -> list[Json]:
+    async def deltas(self, event: Event) -> list[Json]:
         """What the next event adds to the stream."""
         known = len(self.calls)
         self._note(event)
@@ -74,7 +75,7 @@ class Answer:
             case CallDelta() as call:
                 return _call_deltas(call, new=len(self.calls) > known)
             case AudioDelta() as sound if self._encoder is not None:
-                data = self._encoder.feed(sound.pcm)
+                data = await encoded(self._encoder, sound.pcm)
                 return [self._audio_delta(data=base64.encode(data))] if data else []
         if event.terminal == "audio" and event.last and self._encoder is not None:
             return self._end_audio(self._encoder.finish())

@@ -23,6 +23,7 @@ from antiphon.realtime.presence import Presence
 from antiphon.realtime.request_ids import checked
 from antiphon.realtime.rest import body, fields, sse, timing
 from antiphon.realtime.rest.live import LiveResponse
+from antiphon.realtime.rest.off_loop import off_loop
 from antiphon.realtime.rest.work import Work
 from antiphon.realtime.state import State
 
@@ -39,6 +40,7 @@ class Call:
         self.state = state
         self.request = request
         self.caller: Caller = ANONYMOUS
+        self.size = 0
         self._presence: Presence | None = None
         self._work: Work | None = None
 
@@ -59,7 +61,9 @@ class Call:
     async def json(self, shape: type[T]) -> T:
         """The body as ``shape``."""
         data = await body.read(self.request, self.state.settings.max_body_bytes)
-        return fields.parse(data, shape, self.request.headers.get("content-type", ""))
+        self.size = len(data)
+        content_type = self.request.headers.get("content-type", "")
+        return await off_loop(self.size, lambda: fields.parse(data, shape, content_type))
 
     async def form(self) -> FormData:
         return await body.read_form(self.request, self.state.settings.max_upload_bytes)

@@ -20,6 +20,7 @@ from antiphon.pipelines.requests import GenerateRequest
 from antiphon.realtime.rest import voices
 from antiphon.realtime.rest.endpoint import Call, route
 from antiphon.realtime.rest.fields import invalid
+from antiphon.realtime.rest.off_loop import encoded
 from antiphon.realtime.rest.work import Work
 from antiphon.realtime.state import State
 from antiphon.session.response import AUDIO_TOKENS_PER_S
@@ -79,7 +80,7 @@ async def _speak(call: Call) -> Response:
 async def _raw(encoder: Encoder, work: Work) -> AsyncGenerator[bytes, None]:
     async for event in work:
         if isinstance(event.data, AudioDelta):
-            yield encoder.feed(event.data.pcm)
+            yield await encoded(encoder, event.data.pcm)
     yield encoder.finish()
 
 
@@ -88,7 +89,7 @@ async def _told(body: SpeechBody, encoder: Encoder, work: Work) -> AsyncGenerato
     async for event in work:
         if isinstance(event.data, AudioDelta):
             samples += len(event.data.pcm)
-            if data := encoder.feed(event.data.pcm):
+            if data := await encoded(encoder, event.data.pcm):
                 yield {"type": "speech.audio.delta", "audio": base64.encode(data)}
     if data := encoder.finish():
         yield {"type": "speech.audio.delta", "audio": base64.encode(data)}

@@ -124,4 +124,4 @@ async def test_errors_become_the_clients_own_kinds(serve: Serve) -> None:
             await ai.models.retrieve("gpt-9")
         with pytest.raises(openai.AuthenticationError):
             await ai.with_options(api_key="wrong").models.list()
-        assert [model.id async for model in ai.models.list()][0] == "stub-voice"
+        assert [model.id async for model in ai.models.list()] == ["stub-voice", "stub-thinker", "stub-talker"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -218,3 +219,15 @@ def test_a_failure_that_may_pass_is_503() -> None:
     assert describe(StageFailed("thinker", "lost", retryable=True)).headers == {"Retry-After": "1"}
     assert describe(StageFailed("thinker", "lost", retryable=True)).status == 503
     assert describe(ValueError("inside")).message == "The server had an error while processing your request."
+
+
+async def test_the_page_is_served_beside_the_doors(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<h1>talk</h1>")
+    async with serve(direct=True, web_demo=tmp_path) as server:
+        assert "talk" in (await server.http.get("/")).text
+        for method in ("GET", "POST"):
+            nowhere = await server.http.request(method, "/v1/nowhere")
+            assert (nowhere.status_code, shaped(nowhere.json())["code"]) == (404, "unknown_url")
+        assert (await server.http.get(CHAT)).status_code == 405
+        assert shaped((await server.http.get("/nothing.js")).json())["code"] == "unknown_url"
+        assert (await server.http.post(CHAT, json=ASK)).status_code == 200
