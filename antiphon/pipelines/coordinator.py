@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -44,7 +44,9 @@ EARLY_DUE_MS = 100.0
 class Switch(Protocol):
     """How the coordinator reaches lanes, wherever they run."""
 
-    def to_lane(self, lane: str, message: ToLane) -> None: ...
+    def to_lanes(self, lanes: Iterable[str], message: ToLane) -> None:
+        """The same message for several lanes: one piece of mail to each process."""
+        ...
 
     def to_stage(self, stage: str, message: ToLane) -> None: ...
 
@@ -95,6 +97,7 @@ class Coordinator:
         self._wake = wake
         self._next_sweep = 0.0
         self._drained: asyncio.Event | None = None
+        self._attempts = 0
 
     async def drained(self) -> None:
         """Wait until every request has ended and given its receipts."""
@@ -112,10 +115,11 @@ class Coordinator:
         self._wake()
 
     # -- submit
-    def submit(self, request: Request, attempt: int = 0) -> Handle:
+    def submit(self, request: Request) -> Handle:
         """Admit and start a request. Raises Refused (also Busy) at once, by name."""
+        self._attempts += 1  # an id may come back before the last data of its former use has
         try:
-            return self._submit(request, (request.id, attempt))
+            return self._submit(request, (request.id, self._attempts))
         except Refused:
             self.stats.refused += 1
             raise
@@ -136,8 +140,8 @@ class Coordinator:
         self.live[key] = handle
         self.stats.submitted += 1
         due_in_ms = {"confirmed": 0.0, "early": EARLY_DUE_MS, "none": NO_LISTENER_DUE_S * 1000}[request.listener]
-        for lane in sorted(lanes):  # every lane knows the request before any data can reach it
-            self.switch.to_lane(lane, Open(key, request, plan, due_in_ms))
+        # every lane knows the request before any data can reach it
+        self.switch.to_lanes(sorted(lanes), Open(key, request, plan, due_in_ms))
         handle.unacknowledged = self.switch.awaits(lanes)
         if not handle.unacknowledged:
             self._start(handle, now)
@@ -234,8 +238,7 @@ class Coordinator:
                 self.stats.failed += 1
             case "aborted":
                 self.stats.aborted += 1
-        for lane in sorted(handle.lanes):
-            self.switch.to_lane(lane, Close(handle.key, end.reason))
+        self.switch.to_lanes(sorted(handle.lanes), Close(handle.key, end.reason))
         handle.timeline["broadcast"] = self.clock()
         handle.push(end, now)
 
@@ -255,8 +258,7 @@ class Coordinator:
 
     # -- what a client asks
     def tell(self, handle: Handle, *, due_in_ms: float, heard_ms: float | None, window_ms: float) -> None:
-        for lane in sorted(handle.lanes):
-            self.switch.to_lane(lane, Tell(handle.key, due_in_ms, heard_ms, window_ms, handle.listener))
+        self.switch.to_lanes(sorted(handle.lanes), Tell(handle.key, due_in_ms, heard_ms, window_ms, handle.listener))
 
     def abort(self, handle: Handle, reason: str) -> None:
         """Idempotent. What was not read is dropped; the End comes at once, the receipts after it."""
@@ -268,15 +270,17 @@ class Coordinator:
         self._finish(handle, End("aborted", Aborted(reason)), now)
 
     def forget(self, conversation: str) -> None:
-        for lane in self.config.lanes:
-            self.switch.to_lane(lane, Forget(conversation))
+        self.switch.to_lanes(self.config.lanes, Forget(conversation))
 
-    def lanes_lost(self, lanes: set[str], error: PipelineError) -> None:
-        """Their process died: only the requests that were in it fail; their receipts will never come."""
+    def lanes_lost(self, lanes: set[str], error: PipelineError, keys: Container[Key] | None = None) -> None:
+        """Their process died: only the requests that were in it fail; their receipts will never come.
+
+        ``keys``: the requests that were in it, where the same lanes run in other processes too.
+        """
         now = self.clock()
         for handle in list(self.live.values()):
             lost = handle.lanes & lanes
-            if not lost:
+            if not lost or (keys is not None and handle.key not in keys):
                 continue
             handle.lanes -= lost
             self._finish(handle, End("failed", error), now)

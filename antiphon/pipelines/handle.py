@@ -34,6 +34,8 @@ class Handle:
         self.lanes = lanes
         self.unacknowledged: set[str] = set()
         self.started = False
+        self.places: dict[str, str] = {}
+        """Process group -> the process of it that serves this request, where there are processes."""
         self.left = set(plan.ends)
         self.events: deque[Event | End] = deque()
         self.end: End | None = None

@@ -113,12 +113,16 @@ class LocalRuntime:
         return {"lanes": {name: self._dead.get(name, "ready") for name in self.config.lanes}}
 
     # -- Switch and Exchange
-    def to_lane(self, lane: str, message: ToLane) -> None:
+    def to_lanes(self, lanes: Iterable[str], message: ToLane) -> None:
+        for lane in lanes:
+            self._to_lane(lane, message)
+
+    def _to_lane(self, lane: str, message: ToLane) -> None:
         if lane not in self._dead:
             self._threads[lane].put(message)
 
     def to_stage(self, stage: str, message: ToLane) -> None:
-        self.to_lane(self._lane_of[stage], message)
+        self._to_lane(self._lane_of[stage], message)
 
     def to_coordinator(self, message: ToCoordinator) -> None:
         self.coordinator.post(message)

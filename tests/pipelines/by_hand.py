@@ -43,11 +43,12 @@ class ByHand:
         self.wakes: dict[str, float | None] = {name: world.now for name in self.lanes}
 
     # -- Switch and Exchange
-    def to_lane(self, lane: str, message: ToLane) -> None:
-        self.lanes[lane].mail.put(message)
+    def to_lanes(self, lanes: Iterable[str], message: ToLane) -> None:
+        for lane in lanes:
+            self.lanes[lane].mail.put(message)
 
     def to_stage(self, stage: str, message: ToLane) -> None:
-        self.to_lane(self.config.stages[stage].lane, message)
+        self.to_lanes((self.config.stages[stage].lane,), message)
 
     def to_coordinator(self, message: ToCoordinator) -> None:
         self.coordinator.post(message)
