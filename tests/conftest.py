@@ -63,8 +63,15 @@ def _watched(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[No
     return run
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "slow" not in config.option.markexpr:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        if slow:
+            config.hook.pytest_deselected(items=slow)
+            items[:] = [item for item in items if item not in slow]
     for item in items:
+        if item.get_closest_marker("real"):
+            _REAL.marked.add(item.nodeid)
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = _watched(item.obj)
 
@@ -80,3 +87,48 @@ def shared_audio() -> Path:
 
 def running_tasks() -> set[asyncio.Task[object]]:
     return {t for t in asyncio.all_tasks() if t is not asyncio.current_task()}
+
+
+# -- real tests: counted, and under ANTIPHON_REAL=1 never skipped
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--real-report", default="", help="write how many real tests ran and were skipped to this file")
+
+
+class RealTests:
+    """Counts tests marked ``real``; with ANTIPHON_REAL=1 a skipped one fails the run."""
+
+    def __init__(self) -> None:
+        self.marked: set[str] = set()
+        self.ran: set[str] = set()
+        self.skipped: set[str] = set()
+
+    def see(self, report: pytest.TestReport) -> None:
+        if report.nodeid not in self.marked:
+            return
+        if report.skipped:
+            self.skipped.add(report.nodeid)
+        elif report.when == "call":
+            self.ran.add(report.nodeid)
+
+
+_REAL = RealTests()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _REAL.see(report)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    counts = f"real tests run: {len(_REAL.ran)}, skipped: {len(_REAL.skipped)}"
+    target = session.config.getoption("--real-report")
+    if target:
+        Path(target).write_text(counts + "\n" + "".join(f"skipped: {name}\n" for name in sorted(_REAL.skipped)))
+    if os.environ.get("ANTIPHON_REAL") == "1" and (_REAL.skipped or not _REAL.ran) and exitstatus == 0:
+        session.exitstatus = 1
+
+
+def pytest_terminal_summary(terminalreporter: object) -> None:
+    write = getattr(terminalreporter, "write_line", print)
+    write(f"real tests run: {len(_REAL.ran)}, skipped: {len(_REAL.skipped)}")

@@ -25,6 +25,12 @@ TOKEN_CREDITS = 4096
 """A whole answer: the Thinker never waits for the voice."""
 CONTEXT_TOKENS = 4096
 DEFAULT_THINKER = "smollm2-135m-instruct"
+DEFAULT_WEIGHTS = {
+    "transcriber": "whisper-base-ct2",
+    "thinker": "smollm2-135m-instruct-q4_1",
+    "talker": "hibari-heart",
+}
+"""Role -> the named weight that plays it here."""
 Processes = Literal["one", "split", "apart"]
 """Every lane in this process; the models in one of their own; every stage apart."""
 

@@ -1,0 +1,197 @@
+"""``antiphon serve``: one server, from settings to SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from starlette.applications import Starlette
+
+from antiphon.cli import backend
+from antiphon.cli.console import fail
+from antiphon.pipelines.errors import PipelineError
+from antiphon.realtime import sockets
+from antiphon.realtime.app import create_app
+from antiphon.realtime.limits import Limits
+from antiphon.realtime.settings import Settings
+from antiphon.session.features import Features
+from antiphon.settings import ServerSettings, as_toml, load
+
+Flag = typer.Option
+
+
+def serve(
+    host: Annotated[str | None, Flag(help="Address to listen on.")] = None,
+    port: Annotated[int | None, Flag(help="Port; 0 takes a free one.")] = None,
+    pipeline: Annotated[str | None, Flag(help='"local" or "qwen3_omni".')] = None,
+    model: Annotated[str | None, Flag(help="A checkpoint folder, for pipelines that take one.")] = None,
+    thinker: Annotated[str | None, Flag(help='"local", "gguf:PATH", "hf:REPO/FILE" or "openai:URL#MODEL".')] = None,
+    transcriber: Annotated[str | None, Flag(help='"local" or "openai:URL#MODEL".')] = None,
+    talker: Annotated[str | None, Flag(help='"local" or "openai:URL#MODEL".')] = None,
+    text_only: Annotated[bool | None, Flag("--text-only", help="Never load the voice.")] = None,
+    processes: Annotated[str | None, Flag(help='"split" (models apart from the door), "one", "apart" (each stage).')] = None,
+    api_key: Annotated[list[str] | None, Flag(help="A key that lets a client in; may be given again.")] = None,
+    tls_cert: Annotated[str | None, Flag(help="PEM file.")] = None,
+    tls_key: Annotated[str | None, Flag(help="PEM file.")] = None,
+    no_realtime: Annotated[bool | None, Flag("--no-realtime", help="REST only.")] = None,
+    no_early: Annotated[bool | None, Flag("--no-early-responses", help="Answer only when the turn is over.")] = None,
+    max_sessions: Annotated[int | None, Flag(help="Conversations at once.")] = None,
+    log_level: Annotated[str | None, Flag(help="debug, info, warning or error.")] = None,
+    config: Annotated[Path | None, Flag(help="A settings file (TOML).")] = None,
+    print_config: Annotated[bool, Flag("--print-config", help="Print the effective settings and exit.")] = False,
+) -> None:
+    """Serve OpenAI Realtime, chat, speech, transcription and the web page."""
+    flags: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "pipeline": pipeline,
+        "model": model,
+        "thinker": thinker,
+        "transcriber": transcriber,
+        "talker": talker,
+        "text_only": text_only,
+        "processes": processes,
+        "api_keys": tuple(api_key) if api_key else None,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "realtime": False if no_realtime else None,
+        "early_responses": False if no_early else None,
+        "max_sessions": max_sessions,
+        "log_level": log_level,
+    }
+    settings = load(config, None, flags)
+    if print_config:
+        print(as_toml(settings), end="")
+        return
+    run(settings)
+
+
+def run(settings: ServerSettings) -> None:
+    """Serve until told to end. Exits 1 with one line when the pipeline or the port cannot be had."""
+    set_up_logging(settings)
+    make_client = backend.client_factory(settings)
+    listening = listen(settings)
+    backend.fetch(backend.needed_weights(settings))
+    failures: list[PipelineError] = []
+    with backend.ears(settings) as open_ear:
+        app, server = make_server(settings, make_client, open_ear, failures, listening)
+        del app
+        asyncio.run(server.serve(sockets=[listening]))
+    if failures:
+        fail(str(failures[0]))
+
+
+def make_server(
+    settings: ServerSettings,
+    make_client: Callable[[], Any],
+    open_ear: Any,
+    failures: list[PipelineError],
+    listening: socket.socket,
+) -> tuple[Starlette, sockets.Server]:
+    """The application and what serves it; ``failures`` gets what kept the pipeline from starting."""
+    scheme = "https" if settings.tls_cert else "http"
+    host, port = listening.getsockname()[:2]
+
+    def started(error: PipelineError | None) -> None:
+        if error is not None:
+            failures.append(error)
+            server.should_exit = True
+            return
+        print(f"Antiphon is ready at {scheme}://{host}:{port}", file=sys.stderr, flush=True)
+
+    app = create_app(
+        door_settings(settings),
+        make_client,
+        open_ear=open_ear,
+        features=features(settings),
+        progress=lambda lane: logging.getLogger("antiphon.server").info("lane %s is warm", lane),
+        on_started=started,
+    )
+    tls: dict[str, Any] = {}
+    if settings.tls_cert:
+        tls = {"ssl_certfile": settings.tls_cert, "ssl_keyfile": settings.tls_key}
+    config = sockets.config(app, log_config=None, access_log=False, timeout_graceful_shutdown=15, **tls)
+    server = sockets.Server(config, app.state.doors.drain)
+    return app, server
+
+
+def listen(settings: ServerSettings) -> socket.socket:
+    """The listening socket. Exits 1 naming the port when it is in use."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        fail(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another with --port")
+    listening.set_inheritable(False)
+    return listening
+
+
+def door_settings(settings: ServerSettings) -> Settings:
+    """What the doors get of the server's settings."""
+    return Settings(
+        api_keys=settings.api_keys,
+        cors_origins=settings.cors_origins,
+        origins=settings.origins,
+        realtime=settings.realtime,
+        limits=Limits(
+            sessions=settings.max_sessions,
+            sessions_per_key=settings.max_sessions_per_key or None,
+            responses_per_minute=settings.responses_per_minute or None,
+        ),
+        web_demo=web_demo() if settings.web_demo else None,
+    )
+
+
+def features(settings: ServerSettings) -> Features:
+    """What a session may do. A remote thinker costs money: nothing is asked of it before the turn is over."""
+    local = settings.thinker.startswith(("local", "gguf:", "hf:")) or not settings.thinker
+    return Features(
+        early=settings.early_responses and local,
+        partials=settings.partial_transcripts and settings.transcriber == "local",
+        prepare=local,
+        window_s=settings.window_s,
+        min_interruption_ms=settings.min_interruption_ms,
+        resume_after_false_interruption=settings.resume_after_false_interruption,
+    )
+
+
+def web_demo() -> Path | None:
+    """The page's folder: inside the installed package, else beside it in a clone."""
+    package = Path(__file__).parent.parent
+    for folder in (package / "web_demo", package.parent / "web_demo"):
+        if (folder / "index.html").exists():
+            return folder
+    return None
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line. Never spoken words, never keys: nobody puts them into a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"at": round(record.created, 3), "level": record.levelname.lower(), "logger": record.name}
+        line["message"] = record.getMessage()
+        for name in ("request_id", "session_id"):
+            if hasattr(record, name):
+                line[name] = getattr(record, name)
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def set_up_logging(settings: ServerSettings) -> None:
+    handler = logging.StreamHandler()
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if settings.log_json else plain)
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    for noisy in ("httpx", "httpcore", "aioice", "aiortc"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
