@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from antiphon.cli import doctor, models, offline, serve
+from antiphon.cli import demo, doctor, models, offline, serve
 from antiphon.cli.console import fail
 from antiphon.codecs.errors import CodecError
 from antiphon.pipelines.errors import ConfigError, PipelineError
@@ -25,6 +25,7 @@ app.command("serve")(serve.serve)
 app.command("say")(offline.say)
 app.command("transcribe")(offline.transcribe)
 app.command("chat")(offline.chat)
+app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.add_typer(models.app, name="models")
 

@@ -74,7 +74,7 @@ class SlowFence(Fence):
 
 class Dummy(Stage[DummyTask]):
     """kind: shot (one Result), ar (n chunks, one a step), xd (a transducer: ``take`` in, ``fanout`` out), tk (one in and
-    one out, then a tail of its own)."""
+    one out, then a tail of its own), cut (as xd, but it ends after ``n`` steps whatever still comes)."""
 
     def __init__(
         self, name: str, kind: str = "shot", take: int = 1, span_ms: float = 0.0, delay_s: float = 0.0, fanout: int = 1, max_open: int = 8
@@ -204,7 +204,7 @@ class Dummy(Stage[DummyTask]):
             for _ in range(self.fanout):
                 emit.chunk(task, task.done, self.span_ms)
             task.done += 1
-            if over and not task.chunks:
+            if (over and not task.chunks) or (self.kind == "cut" and task.done >= count):
                 emit.result(task, task.done)
 
     def close(self, task: DummyTask, reason: Reason) -> Fence | None:

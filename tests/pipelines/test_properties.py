@@ -251,7 +251,7 @@ def graphs(draw: Any) -> list[dict[str, Any]]:
                 "lane": draw(st.integers(0, 2)),
                 "count": draw(st.integers(0, 7)),
                 "start": {u: draw(st.integers(1, 3)) for u in upstream if draw(st.booleans())},
-                "kind": "xd" if upstream else "ar",
+                "kind": draw(st.sampled_from(["xd", "cut"])) if upstream else "ar",
                 "delay": draw(st.sampled_from([0.0, 0.5])),
             }
         )
