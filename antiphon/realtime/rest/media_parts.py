@@ -25,7 +25,7 @@ def part(info: PipelineInfo, given: Any, path: str) -> Part:
         raise missing(f"{path}.type")
     if kind in ("text", "input_text", "output_text", "refusal"):
         return TextPart(_string(given, "refusal" if kind == "refusal" else "text", path))
-    if kind not in _NEEDS:
+    if not isinstance(kind, str) or kind not in _NEEDS:
         raise invalid(f"{path}.type", f"{str(kind)[:64]!r} is not one of text, input_audio, image_url, video_url")
     takes = info.inputs.get("chat") or ("text",)
     if _NEEDS[kind] not in takes:

@@ -55,7 +55,7 @@ async def serving(client: Any, settings: Settings) -> AsyncIterator[Server]:
 
 @contextlib.asynccontextmanager
 async def calling(client: Any, settings: Settings) -> AsyncIterator[Server]:
-    """The same without a socket: for the many tests that only look at one short answer."""
+    """The same without a socket: for the many tests that only look at one whole answer."""
     app = create_app(settings, lambda: client)
     async with app.router.lifespan_context(app):
         await asyncio.sleep(0)
@@ -69,12 +69,15 @@ Serve = Callable[..., contextlib.AbstractAsyncContextManager[Server]]
 
 @pytest.fixture
 def serve() -> Serve:
-    """``async with serve(script) as server``; further keywords are settings; ``direct`` does without a socket."""
+    """``async with serve(script) as server``; further keywords are settings.
+
+    ``socket``: over a real one, for what streams or hangs up.
+    """
 
     def start(
-        script: Script | None = None, *, info: PipelineInfo = INFO, client: Any = None, direct: bool = False, **settings: Any
+        script: Script | None = None, *, info: PipelineInfo = INFO, client: Any = None, socket: bool = False, **settings: Any
     ) -> contextlib.AbstractAsyncContextManager[Server]:
         stub = client or StubClient(script or (lambda _: text("Hello", " there.")), info)
-        return (calling if direct else serving)(stub, Settings(**settings))
+        return (serving if socket else calling)(stub, Settings(**settings))
 
     return start

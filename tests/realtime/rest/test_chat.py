@@ -273,7 +273,7 @@ async def test_a_client_that_hangs_up_aborts_its_request(serve: Serve) -> None:
     def script(request: GenerateRequest) -> list[Step]:
         return [Event("text", TextDelta("Hel")), never] if request.sampling.seed == 1 else [never]
 
-    async with serve(script) as server:
+    async with serve(script, socket=True) as server:
         async with server.http.stream("POST", URL, json={**ASK, "stream": True, "seed": 1}) as response:
             await anext(response.aiter_lines())
             assert server.stub.live
@@ -342,7 +342,7 @@ async def test_a_reader_of_sound_is_served_as_one_who_plays_at_once(serve: Serve
     ],
 )  # fmt: skip
 async def test_bad_fields_are_named(serve: Serve, change: dict[str, Any], status: int, param: str) -> None:
-    async with serve(direct=True) as server:
+    async with serve() as server:
         response = await server.http.post(URL, json={**ASK, **change})
         assert response.status_code == status
         error = response.json()["error"]

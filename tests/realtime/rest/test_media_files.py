@@ -65,7 +65,7 @@ BAD = {
 
 
 async def test_files_that_can_be_read(serve: Serve) -> None:
-    async with serve(client=stub_ear(), direct=True) as server:
+    async with serve(client=stub_ear()) as server:
         await ready(server)
         for name, make in GOOD.items():
             response = await server.http.post(URL, files={"file": ("any.bin", make(), "text/plain")})
@@ -75,7 +75,7 @@ async def test_files_that_can_be_read(serve: Serve) -> None:
 
 
 async def test_files_that_cannot_are_told_by_name_and_the_server_keeps_serving(serve: Serve) -> None:
-    async with serve(client=stub_ear(), direct=True) as server:
+    async with serve(client=stub_ear()) as server:
         await ready(server)
         for name, make in BAD.items():
             response = await server.http.post(URL, files={"file": ("a.wav", make(), "audio/wav")})
@@ -94,7 +94,7 @@ async def test_the_same_in_a_chat_whole_or_streamed(serve: Serve) -> None:
         return {"messages": [{"role": "user", "content": [part]}], "stream": stream}
 
     url = "/v1/chat/completions"
-    async with serve(client=stub_ear(), direct=True) as server:
+    async with serve(client=stub_ear()) as server:
         await ready(server)
         good = await server.http.post(url, json=ask(made(16000, "MP3"), "wav", False))
         assert good.json()["choices"][0]["message"]["content"] == "1000 Hz"

@@ -36,7 +36,7 @@ def client(server: Server, **options: Any) -> Any:
 
 
 async def test_chat(serve: Serve) -> None:
-    async with serve(script) as server, client(server) as ai:
+    async with serve(script, socket=True) as server, client(server) as ai:
         whole = await ai.chat.completions.create(model="x", messages=HI)
         assert whole.choices[0].message.content == "Hello there."
         assert whole.usage.total_tokens == 14
@@ -49,7 +49,7 @@ async def test_chat(serve: Serve) -> None:
 
 async def test_chat_with_audio(serve: Serve) -> None:
     audio: Any = {"voice": "alloy", "format": "wav"}
-    async with serve(script) as server, client(server) as ai:
+    async with serve(script, socket=True) as server, client(server) as ai:
         whole = await ai.chat.completions.create(model="x", messages=HI, modalities=["text", "audio"], audio=audio)
         said = whole.choices[0].message.audio
         assert said.transcript == "Hello there."
@@ -70,7 +70,7 @@ def _get(delta: Any, name: str) -> Any:
 
 
 async def test_tools_whole_and_gathered_by_the_clients_own_stream_helper(serve: Serve) -> None:
-    async with serve(script) as server, client(server) as ai:
+    async with serve(script, socket=True) as server, client(server) as ai:
         whole = await ai.chat.completions.create(model="x", messages=HI, tools=[TOOL])
         assert whole.choices[0].message.tool_calls[0].function.arguments == '{"city":"Oslo"}'
         async with ai.chat.completions.stream(model="x", messages=HI, tools=[TOOL]) as stream:
@@ -81,7 +81,7 @@ async def test_tools_whole_and_gathered_by_the_clients_own_stream_helper(serve: 
 
 
 async def test_speech(serve: Serve) -> None:
-    async with serve(script) as server, client(server) as ai:
+    async with serve(script, socket=True) as server, client(server) as ai:
         whole = await ai.audio.speech.create(model="tts-1", voice="alloy", input="Hi", response_format="wav")
         assert whole.content[:4] == b"RIFF"
         async with ai.audio.speech.with_streaming_response.create(
@@ -91,7 +91,7 @@ async def test_speech(serve: Serve) -> None:
 
 
 async def test_transcription_in_every_format(serve: Serve) -> None:
-    async with serve(script) as server, client(server) as ai:
+    async with serve(script, socket=True) as server, client(server) as ai:
         said = "Hello there. How are you?"
         file: Any = ("a.wav", b"sound")
         create = ai.audio.transcriptions.create
@@ -116,7 +116,7 @@ async def test_transcription_in_every_format(serve: Serve) -> None:
 
 
 async def test_errors_become_the_clients_own_kinds(serve: Serve) -> None:
-    async with serve(script, api_keys=("dummy",)) as server, client(server) as ai:
+    async with serve(script, socket=True, api_keys=("dummy",)) as server, client(server) as ai:
         with pytest.raises(openai.BadRequestError) as bad:
             await ai.chat.completions.create(model="x", messages=HI, n=2)
         assert (bad.value.param, bad.value.code) == ("n", "unsupported_value")

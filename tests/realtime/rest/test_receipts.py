@@ -27,7 +27,7 @@ async def test_hanging_up_closes_every_stage(serve: Serve, body: dict[str, Any],
     caplog.set_level(logging.INFO, "antiphon.rest")
     stub_stage.CLOSED.clear()
     stub_stage.OPENED.clear()
-    async with serve(client=stub_stage.stub_pipeline()) as server:
+    async with serve(client=stub_stage.stub_pipeline(), socket=True) as server:
         await until(lambda: server.state.ready, 10)
         if body.get("stream"):
             async with server.http.stream("POST", URL, json={**body, "request_id": "gone"}) as response:
@@ -55,7 +55,7 @@ async def test_hanging_up_closes_every_stage(serve: Serve, body: dict[str, Any],
 
 
 async def test_many_at_once_each_get_their_own(serve: Serve) -> None:
-    async with serve(client=stub_stage.stub_pipeline(0.001)) as server:
+    async with serve(client=stub_stage.stub_pipeline(0.001), socket=True) as server:
         await until(lambda: server.state.ready, 10)
 
         async def one(n: int) -> str:

@@ -27,7 +27,7 @@ def shaped(body: Any) -> dict[str, Any]:
 
 
 async def test_unknown_paths_and_methods_have_the_shape_too(serve: Serve) -> None:
-    async with serve(direct=True) as server:
+    async with serve() as server:
         nowhere, wrong = await server.http.get("/v1/nowhere"), await server.http.get(CHAT)
     assert (nowhere.status_code, shaped(nowhere.json())["code"]) == (404, "unknown_url")
     assert (wrong.status_code, shaped(wrong.json())["code"]) == (405, "method_not_allowed")
@@ -37,7 +37,7 @@ async def test_unknown_paths_and_methods_have_the_shape_too(serve: Serve) -> Non
 
 async def test_a_fault_of_ours_is_told_without_its_text(serve: Serve) -> None:
     stub = StubClient(lambda _: [RuntimeError("secret path")])
-    async with serve(client=stub, direct=True) as server:
+    async with serve(client=stub) as server:
         response = await server.http.post(CHAT, json=ASK)
         assert response.status_code == 500
         assert shaped(response.json())["type"] == "server_error"
@@ -62,14 +62,14 @@ async def test_a_fault_of_ours_is_told_without_its_text(serve: Serve) -> None:
 )
 @pytest.mark.parametrize("url", [CHAT, "/v1/audio/speech"])
 async def test_bodies_that_are_no_json_object(serve: Serve, body: bytes, code: str, url: str) -> None:
-    async with serve(direct=True) as server:
+    async with serve() as server:
         response = await server.http.post(url, content=body, headers={"content-type": "application/json"})
         assert response.status_code == 400
         assert shaped(response.json())["code"] == code
 
 
 async def test_a_wrong_content_type_is_forgiven_if_the_body_is_json_and_named_if_not(serve: Serve) -> None:
-    async with serve(direct=True) as server:
+    async with serve() as server:
         form = {"content-type": "application/x-www-form-urlencoded"}
         good = await server.http.post(CHAT, content=b'{"messages":[{"role":"user","content":"x"}]}', headers=form)
         bad = await server.http.post(CHAT, content=b"messages=x", headers=form)
@@ -79,7 +79,7 @@ async def test_a_wrong_content_type_is_forgiven_if_the_body_is_json_and_named_if
 
 async def test_request_ids_come_back_and_one_in_use_is_refused(serve: Serve) -> None:
     gate = asyncio.Event()
-    async with serve(lambda _: [gate, *text("x")], direct=True) as server:
+    async with serve(lambda _: [gate, *text("x")]) as server:
         first = asyncio.create_task(server.http.post(CHAT, json=ASK, headers={"X-Request-Id": "one"}))
         await until(lambda: bool(server.stub.live))
         second = await server.http.post(CHAT, json={**ASK, "request_id": "one"})
@@ -94,7 +94,7 @@ async def test_request_ids_come_back_and_one_in_use_is_refused(serve: Serve) -> 
 
 async def test_the_request_id_is_in_the_log_with_its_timing(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "antiphon.rest")
-    async with serve(direct=True) as server:
+    async with serve() as server:
         await server.http.post(CHAT, json={**ASK, "request_id": "log-me"})
         await asyncio.sleep(0)
     record = next(r for r in caplog.records if getattr(r, "request", None) == "log-me")
@@ -102,7 +102,7 @@ async def test_the_request_id_is_in_the_log_with_its_timing(serve: Serve, caplog
 
 
 async def test_keys(serve: Serve) -> None:
-    async with serve(direct=True, api_keys=("sk-right",)) as server:
+    async with serve(api_keys=("sk-right",)) as server:
         for headers, status in (
             ({}, 401),
             ({"Authorization": "Bearer sk-wrong"}, 401),
@@ -115,12 +115,12 @@ async def test_keys(serve: Serve) -> None:
                 if status == 401:
                     assert shaped(response.json())["code"] == "invalid_api_key"
         assert (await server.http.get("/health")).status_code == 200
-    async with serve(direct=True) as server:  # nobody set a key: clients send dummies
+    async with serve() as server:  # nobody set a key: clients send dummies
         assert (await server.http.post(CHAT, json=ASK, headers={"Authorization": "Bearer dummy"})).status_code == 200
 
 
 async def test_limits_answer_413_429_and_503_with_retry_after(serve: Serve) -> None:
-    async with serve(direct=True, max_body_bytes=2000, limits=Limits(responses_per_minute=2)) as server:
+    async with serve(max_body_bytes=2000, limits=Limits(responses_per_minute=2)) as server:
         large = await server.http.post(CHAT, content=b"x" * 2001)
         assert (large.status_code, shaped(large.json())["code"]) == (413, "request_too_large")
 
@@ -134,7 +134,7 @@ async def test_limits_answer_413_429_and_503_with_retry_after(serve: Serve) -> N
         assert [r.status_code for r in statuses] == [200, 200, 429]
         assert 1 <= int(statuses[2].headers["retry-after"]) <= 30
         assert shaped(statuses[2].json())["type"] == "rate_limit_error"
-    async with serve(direct=True) as server:
+    async with serve() as server:
         server.stub.refuses = Busy("the server is busy: 8 requests are running", retry_after_s=2.5)
         busy = await server.http.post(CHAT, json=ASK)
         assert (busy.status_code, busy.headers["retry-after"], shaped(busy.json())["code"]) == (503, "3", "server_busy")
@@ -143,7 +143,7 @@ async def test_limits_answer_413_429_and_503_with_retry_after(serve: Serve) -> N
 async def test_ready_means_warm(serve: Serve) -> None:
     stub = StubClient(lambda _: text("x"))
     stub.warm.clear()
-    async with serve(client=stub, direct=True) as server:
+    async with serve(client=stub) as server:
         health, chat = await server.http.get("/health"), await server.http.post(CHAT, json=ASK)
         assert (health.status_code, health.json()["status"]) == (503, "starting")
         assert (chat.status_code, shaped(chat.json())["code"]) == (503, "starting")
@@ -160,7 +160,7 @@ async def test_ready_means_warm(serve: Serve) -> None:
 async def test_a_pipeline_that_does_not_start_is_told_and_the_server_lives(serve: Serve, error: Exception) -> None:
     stub = StubClient(lambda _: text("x"))
     stub.fails = error
-    async with serve(client=stub, direct=True) as server:
+    async with serve(client=stub) as server:
         await asyncio.sleep(0.01)
         health = await server.http.get("/health")
         assert (health.status_code, health.json()["status"]) == (503, "failed")
@@ -169,7 +169,7 @@ async def test_a_pipeline_that_does_not_start_is_told_and_the_server_lives(serve
 
 
 async def test_browsers_may_read(serve: Serve) -> None:
-    async with serve(direct=True) as server:
+    async with serve() as server:
         origin = {"Origin": "https://page.example"}
         ask = {**origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
         preflight = await server.http.options(CHAT, headers=ask)
@@ -182,7 +182,7 @@ async def test_browsers_may_read(serve: Serve) -> None:
 
 
 async def test_models_and_voices(serve: Serve) -> None:
-    async with serve(direct=True) as server:
+    async with serve() as server:
         models = (await server.http.get("/v1/models")).json()
         one, none = await server.http.get("/v1/models/stub-voice"), await server.http.get("/v1/models/gpt-9")
         voices = (await server.http.get("/v1/audio/voices")).json()
@@ -199,13 +199,13 @@ async def test_models_and_voices(serve: Serve) -> None:
 
 
 async def test_paths_without_the_version(serve: Serve) -> None:
-    async with serve(direct=True) as server:
+    async with serve() as server:
         assert (await server.http.post("/chat/completions", json=ASK)).status_code == 200
         assert (await server.http.get("/models")).status_code == 200
 
 
 async def test_metrics_count_what_was_asked_and_refused(serve: Serve) -> None:
-    async with serve(direct=True) as server:
+    async with serve() as server:
         await server.http.post(CHAT, json=ASK)
         await server.http.post(CHAT, json={})
         await asyncio.sleep(0)
@@ -223,7 +223,7 @@ def test_a_failure_that_may_pass_is_503() -> None:
 
 async def test_the_page_is_served_beside_the_doors(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<h1>talk</h1>")
-    async with serve(direct=True, web_demo=tmp_path) as server:
+    async with serve(web_demo=tmp_path) as server:
         assert "talk" in (await server.http.get("/")).text
         for method in ("GET", "POST"):
             nowhere = await server.http.request(method, "/v1/nowhere")

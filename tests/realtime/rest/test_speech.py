@@ -88,7 +88,7 @@ async def test_bytes_leave_before_the_voice_is_done(serve: Serve, format: str) -
     gate = asyncio.Event()
     script = [Event("audio", AudioDelta(tone(0.3))), gate, *sound(tone(0.3))]
     body = {**SAY, "response_format": format}
-    async with serve(lambda _: script) as server, server.http.stream("POST", URL, json=body) as response:
+    async with serve(lambda _: script, socket=True) as server, server.http.stream("POST", URL, json=body) as response:
         pieces = response.aiter_bytes()
         first = await anext(pieces)
         assert first, "sound is there while the voice still waits"
@@ -108,7 +108,7 @@ async def test_text_with_nothing_to_say_is_an_empty_valid_answer(serve: Serve) -
 
 async def test_a_client_that_hangs_up_aborts_the_voice(serve: Serve) -> None:
     script = [Event("audio", AudioDelta(tone(0.3))), asyncio.Event()]
-    async with serve(lambda _: script) as server:
+    async with serve(lambda _: script, socket=True) as server:
         async with server.http.stream("POST", URL, json={**SAY, "response_format": "pcm"}) as response:
             await anext(response.aiter_bytes())
         await server.settled()
@@ -117,7 +117,7 @@ async def test_a_client_that_hangs_up_aborts_the_voice(serve: Serve) -> None:
 
 async def test_a_client_that_does_not_read_is_given_up(serve: Serve) -> None:
     script = [Event("audio", AudioDelta(tone(5.0)))] * 60
-    async with serve(lambda _: script, send_timeout_s=0.2) as server:
+    async with serve(lambda _: script, socket=True, send_timeout_s=0.2) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
         body = json.dumps({**SAY, "response_format": "pcm"}).encode()
         writer.write(b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
@@ -129,7 +129,7 @@ async def test_a_client_that_does_not_read_is_given_up(serve: Serve) -> None:
 
 async def test_a_voice_that_breaks_cuts_the_connection_rather_than_pretend(serve: Serve) -> None:
     script = [Event("audio", AudioDelta(tone(0.3))), StageFailed("talker", "the voice broke")]
-    async with serve(lambda _: script) as server:
+    async with serve(lambda _: script, socket=True) as server:
         with pytest.raises(httpx.RemoteProtocolError):
             await server.http.post(URL, json={**SAY, "response_format": "pcm"})
         events = await server.http.post(URL, json={**SAY, "response_format": "pcm", "stream_format": "sse"})
@@ -152,7 +152,7 @@ async def test_a_voice_that_breaks_cuts_the_connection_rather_than_pretend(serve
     ],
 )
 async def test_bad_fields_are_named(serve: Serve, change: dict[str, Any], param: str, code: str) -> None:
-    async with serve(said, direct=True) as server:
+    async with serve(said) as server:
         response = await server.http.post(URL, json={**SAY, **change})
         error = response.json()["error"]
         assert (response.status_code, error["param"], error["code"]) == (400, param, code)
@@ -164,14 +164,14 @@ async def test_missing_input_and_a_language_that_the_voice_lacks(serve: Serve) -
     def script(_: GenerateRequest) -> list[Step]:
         return [Refused("the voice cannot speak 'ko'; it speaks en", code="unsupported_language", param="language")]
 
-    async with serve(script, direct=True) as server:
+    async with serve(script) as server:
         assert (await server.http.post(URL, json={"voice": "anna"})).json()["error"]["param"] == "input"
         response = await server.http.post(URL, json={**SAY, "language": "ko"})
         assert (response.status_code, response.json()["error"]["code"]) == (400, "unsupported_language")
 
 
 async def test_a_text_only_pipeline_says_so(serve: Serve) -> None:
-    async with serve(info=TEXT_ONLY, direct=True) as server:
+    async with serve(info=TEXT_ONLY) as server:
         error = (await server.http.post(URL, json=SAY)).json()["error"]
         assert error["code"] == "not_served_by_pipeline"
         assert "does not serve speech" in error["message"]

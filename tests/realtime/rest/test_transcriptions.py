@@ -42,7 +42,7 @@ async def post(server: Server, data: dict[str, Any] | None = None, url: str = UR
 
 
 async def test_json_and_text(serve: Serve) -> None:
-    async with serve(read, direct=True) as server:
+    async with serve(read) as server:
         plain = await post(server)
         text = await post(server, {"response_format": "text"})
         request = server.stub.requests[0]
@@ -54,7 +54,7 @@ async def test_json_and_text(serve: Serve) -> None:
 
 
 async def test_verbose_json(serve: Serve) -> None:
-    async with serve(read, direct=True) as server:
+    async with serve(read) as server:
         body = (await post(server, {"response_format": "verbose_json"})).json()
         both = await post(
             server, {"response_format": "verbose_json", "timestamp_granularities[]": ["word", "segment"], "language": "English"}
@@ -78,7 +78,7 @@ async def test_verbose_json(serve: Serve) -> None:
 
 
 async def test_srt_and_vtt(serve: Serve) -> None:
-    async with serve(read, direct=True) as server:
+    async with serve(read) as server:
         srt, vtt = await post(server, {"response_format": "srt"}), await post(server, {"response_format": "vtt"})
     assert srt.text == (
         "1\n00:00:00,000 --> 00:00:01,250\nHello there.\n\n2\n01:00:00,000 --> 01:01:01,500\nHow → are\nyou?\n\n"
@@ -104,7 +104,7 @@ async def test_streamed(serve: Serve, deltas: bool) -> None:
 
 
 async def test_translations(serve: Serve) -> None:
-    async with serve(read, direct=True) as server:
+    async with serve(read) as server:
         body = (await post(server, {"response_format": "verbose_json"}, "/v1/audio/translations")).json()
         assert server.stub.requests[0].transcription.translate
     assert body["task"] == "translate"
@@ -112,7 +112,7 @@ async def test_translations(serve: Serve) -> None:
 
 async def test_hints_and_id_reach_the_graph(serve: Serve) -> None:
     form = {"prompt": "Antiphon", "keywords[]": ["Vienna", "Bruckner"], "languages[]": ["de", "en"], "temperature": "0.2"}
-    async with serve(read, direct=True) as server:
+    async with serve(read) as server:
         response = await post(server, {**form, "request_id": "tr-1", "chunking_strategy": "auto", "stream": "false"})
         request = server.stub.requests[0]
     assert response.headers["x-request-id"] == request.id == "tr-1"
@@ -135,7 +135,7 @@ async def test_hints_and_id_reach_the_graph(serve: Serve) -> None:
     ],
 )
 async def test_bad_fields_are_named(serve: Serve, form: dict[str, str], param: str, code: str) -> None:
-    async with serve(read, direct=True) as server:
+    async with serve(read) as server:
         response = await post(server, form)
         error = response.json()["error"]
         assert (response.status_code, error["param"], error["code"]) == (400, param, code)
@@ -146,7 +146,7 @@ async def test_bad_files_are_named(serve: Serve) -> None:
     def script(_: GenerateRequest) -> list[Step]:
         return [Refused("the file is no audio container known here", code="invalid_audio", param="file")]
 
-    async with serve(script, direct=True, max_upload_bytes=1000) as server:
+    async with serve(script, max_upload_bytes=1000) as server:
         none = await server.http.post(URL, data={"model": "x"}, files={"other": b""})
         text = await server.http.post(URL, data={"file": "hello"}, files={"other": b""})
         empty = await post(server, file=("a.wav", b""))
@@ -176,7 +176,7 @@ async def test_bad_files_are_named(serve: Serve) -> None:
 
 
 async def test_a_pipeline_that_cannot_read_says_so(serve: Serve) -> None:
-    async with serve(info=TEXT_ONLY, direct=True) as server:
+    async with serve(info=TEXT_ONLY) as server:
         assert "does not serve transcription" in (await post(server)).json()["error"]["message"]
 
 
