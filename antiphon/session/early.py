@@ -24,6 +24,10 @@ class Early:
     request: Request
     made: list[Made] = field(default_factory=list)
 
+    @property
+    def done(self) -> bool:
+        return bool(self.made) and isinstance(self.made[-1], Ended)
+
 
 class Anticipation:
     """At most one early answer at a time, and it is the turn that counts how many it may have."""
@@ -62,7 +66,8 @@ class Anticipation:
         """``why``: resumed (the user went on), stale (it no longer answers what is to be answered)."""
         if self._early is not None:
             self._core.counts[f"early_{why}"] += 1
-            self._core.do(Abort(self._early.gen))
+            if not self._early.done:
+                self._core.do(Abort(self._early.gen))
             self._early = None
 
     def made(self, event: Made) -> bool:
@@ -76,7 +81,7 @@ class Anticipation:
         if isinstance(event, Ended) and event.reason == "failed":
             self._core.counts["early_failed"] += 1
             self._early = None  # unseen: confirmation asks again
-        else:
+        elif not self._early.done:
             self._early.made.append(event)
         return True
 
@@ -105,5 +110,5 @@ class Anticipation:
     @property
     def running(self) -> set[str]:
         """The generations that are awaited here."""
-        early = {self._early.gen} if self._early else set()
+        early = {self._early.gen} if self._early and not self._early.done else set()
         return early | ({self._preparing} if self._preparing else set())

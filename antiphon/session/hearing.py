@@ -111,6 +111,11 @@ class Hearing:
             self._decide(detector.over())
 
     @property
+    def running(self) -> set[str]:
+        """The score that is awaited."""
+        return {self._speech.scoring} if self._speech and self._speech.scoring else set()
+
+    @property
     def speaking(self) -> bool:
         return self._speech is not None
 
@@ -246,7 +251,7 @@ class Hearing:
                 self._announced = self._speech.item_id
             self._anticipation.drop("stale")
             self._end_speech()
-            self._transcripts.drop_guess()
+            self._transcripts.pause()
             self._detector = None
             return
         if detector is None:
@@ -258,6 +263,8 @@ class Hearing:
             detector.silence_ms = patience_ms(None, policy["eagerness"], 0)
 
     def close(self) -> None:
+        if self._speech:
+            self._unscore(self._speech)
         self._speech = None
         self._detector = None
 

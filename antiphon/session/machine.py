@@ -97,7 +97,7 @@ class Session:
     @property
     def running(self) -> set[str]:
         """Every ``gen`` that is still awaited."""
-        return self.responses.running | self.anticipation.running | self.transcripts.running
+        return self.responses.running | self.anticipation.running | self.transcripts.running | self.hearing.running
 
     def begin(self, now: float) -> list[Out]:
         """The session's first effects."""

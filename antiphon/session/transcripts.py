@@ -52,6 +52,7 @@ class Transcripts:
     # ---- the turn being spoken
 
     def begin_turn(self, item_id: str, start: int) -> None:
+        self._stop_partial()
         self._partial = _Partial(item_id, start)
 
     def hear(self, span: Span) -> None:
@@ -105,6 +106,11 @@ class Transcripts:
         """True when it is known already that nothing was said in these samples."""
         answer = self._guess.answer if self._guess and self._guess.span == span else None
         return answer is not None and answer.text is not None and not answer.text.strip()
+
+    def pause(self) -> None:
+        """The turn goes on without a detector: nothing more is read of it until it is an item."""
+        self._stop_partial()
+        self.drop_guess()
 
     def end_turn(self) -> None:
         """The speech became no item."""

@@ -107,9 +107,9 @@ class Checker:
                 self.wire.append(event)
                 check_shape(event)
                 self._sent(event)
-            case ev.Play(response_id, item_id, _, samples):
+            case ev.Play(response_id, _, _, samples):
                 assert response_id not in self.old, "audio of the old response after speech_started"
-                assert samples > 0 and item_id in self.items
+                assert samples > 0 and response_id in self.open
             case ev.HangUp():
                 self.hung_up = True
             case ev.Progress(gen):
