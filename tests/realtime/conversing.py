@@ -52,13 +52,14 @@ async def serving(
     features: Features | None = None,
     open_ear: OpenEar = StubEar,
     drain_s: float = 2.0,
+    port: int = 0,
 ) -> AsyncIterator[Running]:
     graph = client or StubClient()
     state = State(settings or Settings(), lambda: graph)
     await state.start()
     doors = Doors(state, open_ear, features, drain_s=drain_s)
     app = Starlette(routes=[*websocket.routes(doors), *client_secrets.routes(doors), *seeing.routes(doors)])
-    config = sockets.config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
+    config = sockets.config(app, host="127.0.0.1", port=port, log_level="error", lifespan="off")
     server = sockets.Server(config, doors.drain)
     task = asyncio.create_task(server._serve())
     try:

@@ -89,10 +89,10 @@ class StubWork:
             yield Event("transcript", TranscriptResult(s.transcript), last=True)
             return
         await self._sleep(s.first_token_s)
-        if r.tool_choice.mode == "function":
-            half = '{"city": '
-            yield Event("text", CallDelta(0, f"call_{r.id[-8:]}", r.tool_choice.name, half))
-            yield Event("text", CallDelta(0, f"call_{r.id[-8:]}", r.tool_choice.name, '"Oslo"}', last=True))
+        if r.tool_choice.mode in ("function", "required") and r.tools:
+            name, half = r.tool_choice.name or r.tools[0].name, '{"city": '
+            yield Event("text", CallDelta(0, f"call_{r.id[-8:]}", name, half))
+            yield Event("text", CallDelta(0, f"call_{r.id[-8:]}", name, '"Oslo"}', last=True))
             yield Event("text", TextResult("tool_calls", Usage(10, 0, 5)), last=True)
             if "audio" in r.terminals:
                 yield Event("audio", None, last=True, skipped=True)

@@ -1,0 +1,91 @@
+"""openai-python, the beta dialect."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+from common import HTTP_URL, KEY, STORY, WEATHER, Log, report, speak
+from openai import AsyncOpenAI
+
+
+def item(text: str) -> Any:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+async def main() -> None:
+    log = Log()
+    client = AsyncOpenAI(api_key=KEY, base_url=HTTP_URL, websocket_base_url=HTTP_URL.replace("http", "ws", 1))
+    async with client.beta.realtime.connect(model="gpt-4o-realtime-preview") as rt:
+
+        async def read() -> None:
+            async for event in rt:
+                log.push(event)
+
+        async def append(pcm: bytes) -> None:
+            await rt.input_audio_buffer.append(audio=base64.b64encode(pcm).decode())
+
+        async def update(**session: Any) -> None:
+            given: Any = session
+            await rt.session.update(session=given)
+            await log.type("session.updated")
+
+        async def text_turn() -> str:
+            await log.type("session.created")
+            await update(modalities=["text"], instructions="Answer in one sentence.")
+            await rt.conversation.item.create(item=item("Say hello."))
+            await rt.response.create()
+            done = await log.type("response.text.done")
+            assert done.text.strip()
+            await log.type("response.done")
+            return str(done.text)
+
+        async def spoken_turn() -> str:
+            transcription = {"model": "whisper-1"}
+            await update(
+                modalities=["text", "audio"], max_response_output_tokens=40, input_audio_transcription=transcription
+            )
+            await speak(append)
+            await log.type("input_audio_buffer.speech_started")
+            await log.type("response.audio.delta")
+            await log.type("response.done")
+            heard = [e for e in log.seen if e.type.endswith("transcription.completed")]
+            assert heard and heard[-1].transcript
+            return str(heard[-1].transcript)
+
+        async def tool_call() -> str:
+            await update(modalities=["text"], tools=[WEATHER])
+            await rt.conversation.item.create(item=item("What is the weather in Oslo?"))
+            await rt.response.create(response={"tool_choice": "required"})
+            call = await log.type("response.function_call_arguments.done")
+            assert json.loads(call.arguments)["city"]
+            await log.type("response.done")
+            answer: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+            await rt.conversation.item.create(item=answer)
+            await rt.response.create(response={"tool_choice": "none"})
+            text = (await log.type("response.text.done")).text
+            await log.type("response.done")
+            return f"{call.arguments} -> {text}"
+
+        async def barge_in() -> str:
+            await update(modalities=["text", "audio"], max_response_output_tokens="inf")
+            await rt.conversation.item.create(item=item(STORY))
+            await rt.response.create()
+            first = await log.type("response.audio.delta")
+            await speak(append)
+            await log.type("input_audio_buffer.speech_started")
+            at = log.at
+            await log.next(lambda e: e.type == "response.done" and e.response.id != first.response_id)
+            stale = [e for e in log.seen[at:] if e.type == "response.audio.delta" and e.response_id == first.response_id]
+            assert not stale, len(stale)
+            assert not [e for e in log.seen if e.type == "error"], [e for e in log.seen if e.type == "error"]
+            return "cut, and answered anew"
+
+        reading = asyncio.create_task(read())
+        await report({f.__name__: f for f in (text_turn, spoken_turn, tool_call, barge_in)})
+        reading.cancel()
+
+
+asyncio.run(main())
