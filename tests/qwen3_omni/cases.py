@@ -95,6 +95,7 @@ def wav(samples: np.ndarray) -> bytes:
 
 
 ONE = (("system", SYSTEM), ("user", HELLO))
+WHO = (("user", "Who are you?"),)
 SEVERAL = (*ONE, ("assistant", "I can hear a tone."), ("user", "What sound?"))
 AUDIO = AudioPart(wav(tone()), "wav")
 IMAGE = ImagePart(png(picture()))
@@ -152,15 +153,14 @@ CASES: dict[str, Case] = {
         (("user", (AUDIO, TextPart("What can you hear?"))),),
         lambda o: o.media(_typed("audio", text="What can you hear?"), audio=[tone()]),
     ),
+    # The Thinker ends by itself here, after 24 tokens ...
     "image": Case(
-        (("user", (IMAGE, TextPart("What?"))),), lambda o: o.media(_typed("image", text="What?"), images=[picture()])
-    ),
-    # Both ends come by themselves here, and 87 frames are past the window of code2wav.
-    "natural end": Case(
         (("user", (IMAGE, TextPart("What?"))),),
         lambda o: o.media(_typed("image", text="What?"), images=[picture()]),
-        {"tokens": 30, "frames": 90},
+        {"tokens": 30},
     ),
+    # ... and the Talker here, after 23 frames.
+    "natural end": Case(_spoken(WHO), lambda o: o.text(_messages(*WHO)), {"speaker": "Aiden", "tokens": 16, "frames": 36}),
     "audio and image": Case(
         (("user", (AUDIO, IMAGE, TextPart("What?"))),),
         lambda o: o.media(_typed("audio", "image", text="What?"), audio=[tone()], images=[picture()]),

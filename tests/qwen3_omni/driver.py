@@ -115,7 +115,8 @@ class Bench:
         return {a.body.id: a.made for a in answers}
 
     def _round(self, answers: list[_Answer]) -> None:
-        for stage, key in ((self.thinker, "thinker"), (self.decode, "decode"), (self.talker, "talker"), (self.code2wav, "code2wav")):
+        for key in ("thinker", "decode", "talker", "code2wav"):
+            stage = getattr(self, key)
             tasks = {id(a.tasks[key]): a for a in answers if key in a.tasks}
             for answer in tasks.values():
                 answer.pour(key)

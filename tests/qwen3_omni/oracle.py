@@ -13,8 +13,8 @@ from transformers import Qwen2VLImageProcessorPil, Qwen3OmniMoeProcessor, Whispe
 
 from tests.qwen3_omni import tiny
 
-THINKER_TOKENS = 16
-TALKER_TOKENS = 26
+THINKER_TOKENS = 12
+TALKER_TOKENS = 18
 
 
 class NoVideoProcessor(Qwen3OmniMoeProcessor):

@@ -23,9 +23,7 @@ _KNOWN: Mapping[str, frozenset[str]] = {
     "thinker": _SAMPLING | {"max_tokens", "stop_token_ids"},
     "talker": _SAMPLING | {"max_tokens"},
     "code2wav": frozenset(("chunk_frames", "first_chunk_frames")),
-    "media": frozenset(
-        ("video_fps", "video_max_frames", "min_pixels", "max_pixels", "total_pixels", "use_audio_in_video")
-    ),
+    "media": frozenset(("video_fps", "video_max_frames", "min_pixels", "max_pixels", "total_pixels", "use_audio_in_video")),
 }
 ALIASES: Mapping[str, str] = {"talker_ar": "talker", "preprocessing": "media"}
 """Stage names that the parameters may also stand under."""
@@ -115,9 +113,7 @@ def speaker(request: GenerateRequest, speakers: Collection[str]) -> str:
     if name == "default":
         return next(iter(speakers))
     if name not in speakers:
-        raise Refused(
-            f"voice {request.voice.name!r} is not one of {', '.join(speakers)}", code="unknown_voice", param="voice"
-        )
+        raise Refused(f"voice {request.voice.name!r} is not one of {', '.join(speakers)}", code="unknown_voice", param="voice")
     return name
 
 

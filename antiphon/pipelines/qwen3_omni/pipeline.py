@@ -175,9 +175,7 @@ def _stages(speech: bool) -> list[StageConfig]:
         ),
         StageConfig(name="audio_encoder", factory=f"{_HERE}.encoders:AudioEncoder", next=("mm_aggregate",), **common),
         StageConfig(name="image_encoder", factory=f"{_HERE}.encoders:ImageEncoder", next=("mm_aggregate",), **common),
-        StageConfig(
-            name="mm_aggregate", factory=f"{_HERE}.aggregate:Aggregate", next=("thinker",), merge_fn=merge, **common
-        ),
+        StageConfig(name="mm_aggregate", factory=f"{_HERE}.aggregate:Aggregate", next=("thinker",), merge_fn=merge, **common),
         StageConfig(
             name="thinker",
             factory=f"{_HERE}.thinker:Thinker",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,11 +22,8 @@ class Positions:
         thinker = config.thinker_config
         # What ``get_rope_index`` reads of a model, without the model. The talker's config lacks audio_config, on which
         # transformers 5.24 fails for a prompt with both audio and images: the thinker's serves both.
-        self._model = SimpleNamespace(
-            config=thinker,
-            spatial_merge_size=thinker.vision_config.spatial_merge_size,
-            get_llm_pos_ids_for_vision=lambda *args: Numbering.get_llm_pos_ids_for_vision(self._model, *args),  # type: ignore[arg-type]
-        )
+        self._model: Any = SimpleNamespace(config=thinker, spatial_merge_size=thinker.vision_config.spatial_merge_size)
+        self._model.get_llm_pos_ids_for_vision = partial(Numbering.get_llm_pos_ids_for_vision, self._model)
 
     def number(self, ids: Ids, layout: Layout) -> tuple[Floats, float]:
         """Positions [3, P] and what the next position is ahead of P; fractions where a video's steps of time are."""
@@ -34,7 +32,7 @@ class Positions:
             plain = np.arange(length, dtype=np.float32)
             return np.broadcast_to(plain, (3, length)), 0.0
         positions, delta = Numbering.get_rope_index(
-            self._model,  # type: ignore[arg-type]
+            self._model,
             torch.from_numpy(ids)[None],
             torch.tensor(layout.image_grids) if layout.image_grids else None,
             torch.tensor(layout.video_grids) if layout.video_grids else None,

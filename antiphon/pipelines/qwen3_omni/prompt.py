@@ -17,7 +17,7 @@ _KINDS = {AudioPart: "audio", ImagePart: "image", VideoPart: "video"}
 
 def media_parts(messages: Sequence[Message]) -> list[tuple[str, Part]]:
     """The media of the user's turns in prompt order, each with the name that errors call it by."""
-    found = []
+    found: list[tuple[str, Part]] = []
     for m, message in enumerate(messages):
         for p, part in enumerate(message.parts):
             if message.role == "user" and not isinstance(part, TextPart):
@@ -34,7 +34,7 @@ class PromptWriter:
         self._media = {"audio": thinker.audio_token_id, "image": thinker.image_token_id, "video": thinker.video_token_id}
         self._audio_start = thinker.audio_start_token_id
         self._audio_end = tokenizer.convert_tokens_to_ids("<|audio_end|>")
-        self._merge = thinker.vision_config.spatial_merge_size**2
+        self._merge: int = thinker.vision_config.spatial_merge_size**2
         self._n_window = thinker.audio_config.n_window
         self._positions_per_second = thinker.position_id_per_seconds
         self._control = tuple(tokenizer.get_added_vocab())
@@ -80,7 +80,8 @@ class PromptWriter:
         return np.array(out, dtype=np.int64)
 
     def _places(self, item: Patches) -> int:
-        return item.grid[0] * item.grid[1] * item.grid[2] // self._merge
+        time, rows, columns = item.grid
+        return time * rows * columns // self._merge
 
     def _film(self, film: Patches, seconds: float, sound: Speech | None) -> list[int]:
         """A video's places; with sound, each step of time stands before the sound that follows it (13 places a second)."""

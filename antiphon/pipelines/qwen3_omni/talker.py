@@ -95,9 +95,7 @@ class Talker(Stage[Task]):
         sampler = Sampler(Sampling(), self.talker.vocab_size, self.place.device)
         with torch.inference_mode():
             output = self.decoder.forward([row], self.input.pad[None, None], torch.zeros(3, 1, 1))
-            residual_codes(
-                self.talker.code_predictor, output.last_hidden_state[:, -1], self.input.codec([0]), [sampler]
-            )
+            residual_codes(self.talker.code_predictor, output.last_hidden_state[:, -1], self.input.codec([0]), [sampler])
         self.decoder.cache.close(row)
 
     def open(self, request: Request, inputs: object) -> Task:
@@ -148,14 +146,15 @@ class Talker(Stage[Task]):
 
     def _text_row(self, task: Task) -> torch.Tensor:
         """The text of the coming frame: the next token, once the end of text, then padding."""
+        row: torch.Tensor = self.input.pad
+        task.token = -1
         if task.text:
             task.token = task.text.popleft()
-            return self.input.text([task.token])[0]
-        task.token = -1
-        if not task.ended_text:
+            row = self.input.text([task.token])[0]
+        elif not task.ended_text:
             task.ended_text = True
-            return self.input.eos
-        return self.input.pad
+            row = self.input.eos
+        return row
 
     def _decode(self, tasks: list[Task]) -> list[torch.Tensor]:
         """One row through every answer; its last hidden states."""

@@ -120,9 +120,7 @@ class Checkpoint:
         return [f"misshapen: {_named(misshapen)}"] if misshapen else []
 
 
-def _assemble(
-    names: Sequence[str], shape: torch.Size, read: Callable[[str], torch.Tensor], place: Place
-) -> torch.Tensor | str:
+def _assemble(names: Sequence[str], shape: torch.Size, read: Callable[[str], torch.Tensor], place: Place) -> torch.Tensor | str:
     """The parameter made of ``names``, or what is wrong with it."""
     if len(names) == 1:
         tensor = read(names[0])

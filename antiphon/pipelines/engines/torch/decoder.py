@@ -24,9 +24,7 @@ class RowDecoder:
         self.place = place
         self.cache = PagedCache(tokens, place)
 
-    def forward(
-        self, rows: Sequence[Row], embeds: torch.Tensor, positions: torch.Tensor, **extra: Any
-    ) -> Any:
+    def forward(self, rows: Sequence[Row], embeds: torch.Tensor, positions: torch.Tensor, **extra: Any) -> Any:
         """``embeds`` [rows, width, hidden], ``positions`` [3, rows, width] or [rows, width]; the body's own output."""
         step = self.cache.begin(rows, embeds.shape[1])
         output = self.body(

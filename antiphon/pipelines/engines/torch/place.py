@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -58,13 +59,13 @@ class Place:
         """After all work that this thread has queued on the device; None where work is done when a call returns."""
         if self.device.type != "cuda":
             return None
-        event = torch.cuda.Event()
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self.device))
         return _EventFence(event)
 
 
 class _EventFence:
-    def __init__(self, event: torch.cuda.Event) -> None:
+    def __init__(self, event: Any) -> None:
         self._event = event
 
     def done(self) -> bool:

@@ -34,7 +34,7 @@ class Sampling:
         return replace(self, **known)
 
 
-_BOUNDS: dict[str, tuple[float, float, type | tuple[type, ...]]] = {
+_BOUNDS: dict[str, tuple[float, float, Any]] = {
     "temperature": (0.0, 2.0, (int, float)),
     "top_k": (0, 1_000_000, int),
     "top_p": (0.0, 1.0, (int, float)),

@@ -29,11 +29,10 @@ def read_samples(data: bytes, format: str, budget: Budget, what: str) -> Floats:
                 code="invalid_media",
                 param=what,
             )
-        return np.nan_to_num(np.frombuffer(data, "<f4"), posinf=1.0, neginf=-1.0).astype(np.float32)
+        samples: Floats = np.nan_to_num(np.frombuffer(data, "<f4"), posinf=1.0, neginf=-1.0).astype(np.float32)
+        return samples
     try:
-        return files.decode(
-            data, RATE, format=format, max_seconds=budget.audio_seconds, max_bytes=budget.audio_bytes
-        )
+        return files.decode(data, RATE, format=format, max_seconds=budget.audio_seconds, max_bytes=budget.audio_bytes)
     except CodecError as error:
         raise Refused(f"{what}: {error}", code="invalid_media", param=what) from error
 
