@@ -95,6 +95,7 @@ def create_app(
         exception_handlers={HTTPException: refusals.on_http_exception, Exception: refusals.on_exception},
     )
     app.state.antiphon = state
+    app.state.doors = doors
     return app
 
 

@@ -13,10 +13,8 @@ import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
+from antiphon.realtime.http_protocol import ABORT, HttpProtocol
 from antiphon.realtime.protocol.wire import MAX_FRAME
-
-ABORT = "antiphon.abort"
-"""Key in ``scope["extensions"]``: a function that drops the connection at once, with all that was not sent."""
 
 SETTINGS: dict[str, Any] = {"ws_max_size": MAX_FRAME, "ws_ping_interval": 20.0, "ws_ping_timeout": 20.0}
 """What ``uvicorn.Config`` needs beside ``ws=SocketProtocol``. Audio in base64 is not worth deflating."""
@@ -43,8 +41,9 @@ def abort_of(scope: MutableMapping[str, Any]) -> Callable[[], None] | None:
 
 
 def config(app: Any, **settings: Any) -> uvicorn.Config:
-    """A server's configuration with this room's WebSocket protocol in it."""
-    return uvicorn.Config(app, **{"ws": SocketProtocol, "ws_per_message_deflate": False, **SETTINGS, **settings})
+    """A server's configuration with this room's protocols in it."""
+    ours = {"ws": SocketProtocol, "http": HttpProtocol, "ws_per_message_deflate": False}
+    return uvicorn.Config(app, **{**ours, **SETTINGS, **settings})
 
 
 class Server(uvicorn.Server):

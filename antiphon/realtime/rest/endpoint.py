@@ -124,7 +124,7 @@ class Call:
                     yield sse.event(event)
         except refusals.KNOWN as error:
             told = refusals.describe(error)
-            log.warning("a stream broke off: %s", told.code, extra={"request": self.id})
+            log.warning("a stream broke off: %s", told.code, extra={"request_id": self.id})
             self.state.metrics.error(told.code)
             yield sse.event(told.body)
             return
@@ -162,7 +162,7 @@ class Endpoint:
         try:
             response = await self._answer(call)
         except ClientGone:
-            log.info("the client left before the answer", extra={"request": call.id})
+            log.info("the client left before the answer", extra={"request_id": call.id})
             return
         finally:
             await call.close()
@@ -177,12 +177,12 @@ class Endpoint:
             raise
         except refusals.KNOWN as error:
             told = refusals.describe(error)
-            log.info("refused %d %s", told.status, told.code, extra={"request": call.id, "param": told.param})
+            log.info("refused %d %s", told.status, told.code, extra={"request_id": call.id, "param": told.param})
             self._state.metrics.error(told.code)
             return refusals.response(error)
         except Exception as error:
             # Boundary: one request's fault is told in the shape and ends there; the log gets the traceback.
-            log.exception("a door broke", extra={"request": call.id})
+            log.exception("a door broke", extra={"request_id": call.id})
             self._state.metrics.error("internal")
             return refusals.response(error)
 

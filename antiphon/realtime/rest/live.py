@@ -13,6 +13,7 @@ from antiphon.realtime import refusals
 from antiphon.realtime.errors import ClientGone
 from antiphon.realtime.presence import Presence
 from antiphon.realtime.rest.work import Work
+from antiphon.realtime.sockets import abort_of
 
 log = logging.getLogger("antiphon.rest")
 
@@ -48,11 +49,15 @@ class LiveResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._presence.unless_gone(self._write(send))
-        except (ClientGone, TimeoutError):
-            log.info("the client left before the end", extra={"request": scope.get("state", {}).get("request_id")})
+        except TimeoutError:
+            log.warning("a client does not read", extra={"request_id": scope.get("state", {}).get("request_id")})
+            if abort := abort_of(scope):
+                abort()
+        except ClientGone:
+            log.info("the client left before the end", extra={"request_id": scope.get("state", {}).get("request_id")})
         except refusals.KNOWN as error:
             told = refusals.describe(error)
-            log.warning("a stream broke off: %s", told.code, extra={"request": scope.get("state", {}).get("request_id")})
+            log.warning("a stream broke off: %s", told.code, extra={"request_id": scope.get("state", {}).get("request_id")})
         finally:
             await self._pieces.aclose()
             await self._work.close()

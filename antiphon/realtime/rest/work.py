@@ -116,5 +116,5 @@ class Work:
             self._state.metrics.stages(self.timeline)
         spent = timing.milliseconds(self.timeline)
         figures = " ".join(f"{name}={ms:g}" for name, ms in spent.items())
-        extra = {"request": self.request.id, "task": self.request.task, "ending": ending, "ms": spent}
+        extra = {"request_id": self.request.id, "task": self.request.task, "ending": ending, "ms": spent}
         log.info("%s %s %s %s", self.request.task, self.request.id, ending, figures, extra=extra)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 import httpx
@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 
 from antiphon.pipelines.info import PipelineInfo
+from antiphon.realtime import sockets
 from antiphon.realtime.app import create_app
 from antiphon.realtime.settings import Settings
 from antiphon.realtime.state import State
@@ -28,8 +29,10 @@ async def until(condition: Callable[[], bool], seconds: float = 3.0) -> None:
 class Server:
     """``http`` talks to it; ``stub`` is its pipeline."""
 
-    def __init__(self, http: httpx.AsyncClient, stub: Any, state: State, port: int) -> None:
-        self.http, self.stub, self.state, self.port = http, stub, state, port
+    def __init__(
+        self, http: httpx.AsyncClient, stub: Any, state: State, port: int = 0, connections: Collection[Any] = ()
+    ) -> None:
+        self.http, self.stub, self.state, self.port, self.connections = http, stub, state, port, connections
 
     async def settled(self, seconds: float = 2.0) -> None:
         """Until no generation is live."""
@@ -39,7 +42,7 @@ class Server:
 @contextlib.asynccontextmanager
 async def serving(client: Any, settings: Settings) -> AsyncIterator[Server]:
     app = create_app(settings, lambda: client)
-    config = uvicorn.Config(app, port=0, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
+    config = sockets.config(app, port=0, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     serve = asyncio.create_task(server.serve())
@@ -47,7 +50,7 @@ async def serving(client: Any, settings: Settings) -> AsyncIterator[Server]:
         await until(lambda: server.started, 10)
         port = server.servers[0].sockets[0].getsockname()[1]
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
-            yield Server(http, client, app.state.antiphon, port)
+            yield Server(http, client, app.state.antiphon, port, server.server_state.connections)
     finally:
         server.should_exit = True
         await serve
@@ -61,7 +64,7 @@ async def calling(client: Any, settings: Settings) -> AsyncIterator[Server]:
         await asyncio.sleep(0)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
-            yield Server(http, client, app.state.antiphon, 0)
+            yield Server(http, client, app.state.antiphon)
 
 
 Serve = Callable[..., contextlib.AbstractAsyncContextManager[Server]]

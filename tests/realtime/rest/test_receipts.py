@@ -50,7 +50,7 @@ async def test_hanging_up_closes_every_stage(serve: Serve, body: dict[str, Any],
         assert answer.json()["choices"][0]["message"]["content"] == "1 2 3 "
         assert answer.json()["choices"][0]["finish_reason"] == "length"
     record = next(r for r in caplog.records if getattr(r, "ending", "") == "aborted")
-    assert record.request == "gone"  # type: ignore[attr-defined]
+    assert record.request_id == "gone"  # type: ignore[attr-defined]
     assert "released" in vars(record)["ms"]
 
 

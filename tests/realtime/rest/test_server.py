@@ -97,7 +97,7 @@ async def test_the_request_id_is_in_the_log_with_its_timing(serve: Serve, caplog
     async with serve() as server:
         await server.http.post(CHAT, json={**ASK, "request_id": "log-me"})
         await asyncio.sleep(0)
-    record = next(r for r in caplog.records if getattr(r, "request", None) == "log-me")
+    record = next(r for r in caplog.records if getattr(r, "request_id", None) == "log-me")
     assert {"first_token", "text", "total", "media", "queue-thinker"} <= set(vars(record)["ms"])
 
 

@@ -18,7 +18,7 @@ from antiphon.pipelines.client import Event
 from antiphon.pipelines.errors import Refused, StageFailed
 from antiphon.pipelines.outputs import AudioDelta
 from antiphon.pipelines.requests import GenerateRequest
-from tests.realtime.rest.conftest import Serve
+from tests.realtime.rest.conftest import Serve, until
 from tests.realtime.stub_client import TEXT_ONLY, Step, sound, tone
 
 URL = "/v1/audio/speech"
@@ -124,6 +124,7 @@ async def test_a_client_that_does_not_read_is_given_up(serve: Serve) -> None:
         await reader.readline()
         await server.settled(5.0)
         assert server.stub.generations[0].reason == "client"
+        await until(lambda: not server.connections)  # though the peer has never read, and never closed
         writer.transport.abort()
 
 
