@@ -6,7 +6,8 @@ PipelineError
 │   └── Busy           past the admission bound; try again later
 ├── StageFailed        a stage failed the request (``retryable`` tells whether the same request may succeed)
 ├── Aborted            the request was aborted by its client or by the runtime (``reason``)
-└── WeightError        a named weight that is missing, broken or cannot be fetched
+├── WeightError        a named weight that is missing, broken or cannot be fetched
+└── WireError          a payload or a message that cannot travel between processes
 """
 
 from __future__ import annotations
@@ -61,3 +62,7 @@ class Aborted(PipelineError):
 
 class WeightError(PipelineError):
     """A weight file that is missing, has the wrong hash or could not be fetched; the message carries the remedy."""
+
+
+class WireError(PipelineError):
+    """A payload or a message that cannot travel between processes; the text names its type, never its content."""

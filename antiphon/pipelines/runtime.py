@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from antiphon.pipelines.coordinator import Coordinator
-from antiphon.pipelines.errors import PipelineError, StageFailed
+from antiphon.pipelines.errors import PipelineError
 from antiphon.pipelines.graph import PipelineConfig
-from antiphon.pipelines.lane_thread import LaneThread
+from antiphon.pipelines.local_lanes import LocalLanes, lane_ended
 from antiphon.pipelines.messages import ToCoordinator, ToLane
 from antiphon.pipelines.validation import refuse_unexecuted
-
-log = logging.getLogger("antiphon.runtime")
-
-STOP_TIMEOUT_S = 10.0
 
 
 class LoopDriver:
@@ -47,6 +43,16 @@ class LoopDriver:
         self._scheduled = True
         loop.call_soon_threadsafe(self._run)
 
+    @contextlib.contextmanager
+    def turning(self) -> Iterator[None]:
+        """On the loop: what wakes inside is answered by one turn at the end, without going through the loop."""
+        already, self._scheduled = self._scheduled, True
+        try:
+            yield
+        finally:
+            if not already:  # else a turn is on its way
+                self._run()
+
     def _run(self) -> None:
         self._scheduled = False  # before the mail is read: what comes later wakes again
         if self._loop is None:
@@ -68,61 +74,33 @@ class LocalRuntime:
         self._driver = LoopDriver(lambda now: self.coordinator.turn(now), clock)
         self.coordinator = Coordinator(config, self, clock, max_requests=max_requests, wake=self._driver.wake)
         self._lane_of = {name: stage.lane for name, stage in config.stages.items()}
-        self._clock = clock
-        self._threads: dict[str, LaneThread] = {}
-        self._ready: dict[str, asyncio.Future[None]] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._dead: dict[str, str] = {}
+        self._lanes = LocalLanes(config, config.lanes, self, lost=self._lane_lost, clock=clock)
 
     # -- Backend
     async def start(self, progress: Callable[[str], None] | None = None) -> None:
         """Build and warm up every lane in parallel. A failed start is rolled back whole and raised by name."""
-        self._loop = asyncio.get_running_loop()
         self._driver.attach()
-        for name, stages in self.config.lanes.items():
-            self._ready[name] = self._loop.create_future()
-            self._threads[name] = LaneThread(
-                name, self.config, stages, self, ready=self._lane_ready, died=self._lane_died, clock=self._clock
-            )
-        for thread in self._threads.values():
-            thread.start()
         try:
-            for name, future in self._ready.items():
-                await future
-                if progress is not None:
-                    progress(name)
+            await self._lanes.start(progress)
         except PipelineError:
             await self.stop()
             raise
 
     async def stop(self) -> None:
-        for thread in self._threads.values():
-            thread.stop()
-        for future in self._ready.values():
-            if future.done() and not future.cancelled():
-                future.exception()  # seen: the first one was raised by start
-        for name, thread in self._threads.items():
-            ended = await asyncio.to_thread(thread.join, STOP_TIMEOUT_S)
-            if not ended:
-                log.error("lane %s did not end within %.0f s", name, STOP_TIMEOUT_S)
-        self._threads.clear()
+        await self._lanes.stop()
         self._driver.detach()
 
     def health(self) -> dict[str, Any]:
         """Lane -> "ready" or what ended it."""
-        return {"lanes": {name: self._dead.get(name, "ready") for name in self.config.lanes}}
+        return {"lanes": {name: self._lanes.dead.get(name, "ready") for name in self.config.lanes}}
 
     # -- Switch and Exchange
     def to_lanes(self, lanes: Iterable[str], message: ToLane) -> None:
         for lane in lanes:
-            self._to_lane(lane, message)
-
-    def _to_lane(self, lane: str, message: ToLane) -> None:
-        if lane not in self._dead:
-            self._threads[lane].put(message)
+            self._lanes.put(lane, message)
 
     def to_stage(self, stage: str, message: ToLane) -> None:
-        self._to_lane(self._lane_of[stage], message)
+        self._lanes.put(self._lane_of[stage], message)
 
     def to_coordinator(self, message: ToCoordinator) -> None:
         self.coordinator.post(message)
@@ -130,29 +108,7 @@ class LocalRuntime:
     def awaits(self, lanes: Iterable[str]) -> set[str]:
         return set()  # a local mailbox is in order: Open is there before any data
 
-    # -- from lane threads
-    def _lane_ready(self, name: str) -> None:
-        self._call(self._on_ready, name)
-
-    def _lane_died(self, name: str, error: Exception) -> None:
-        self._call(self._on_died, name, error)
-
-    def _call(self, function: Callable[..., None], *args: Any) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function, *args)
-
-    def _on_ready(self, name: str) -> None:
-        if not self._ready[name].done():
-            self._ready[name].set_result(None)
-
-    def _on_died(self, name: str, error: Exception) -> None:
-        if not self._ready[name].done():
-            if not isinstance(error, PipelineError):
-                error = StageFailed(name, f"could not start: {type(error).__name__}: {error}")
-            self._ready[name].set_exception(error)
-            return
-        self._dead[name] = type(error).__name__
-        lost = StageFailed(name, "a lane of the model ended unexpectedly; please retry", code="server_error", retryable=True)
+    def _lane_lost(self, name: str) -> None:
         for stage in self.config.lanes[name]:
             self.coordinator.unavailable[stage.name] = "its lane has ended"
-        self.coordinator.lanes_lost({name}, lost)
+        self.coordinator.lanes_lost({name}, lane_ended(name))

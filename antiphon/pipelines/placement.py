@@ -1,0 +1,141 @@
+"""Which stage runs in which process, how many times, with which environment; and what a process must be told to start.
+
+The declaration is built again in every process from the same builder and arguments, so no function ever travels.
+``main`` is the process of the door itself: its lanes are threads beside the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from antiphon.pipelines.errors import ConfigError
+from antiphon.pipelines.graph import MAIN_PROCESS, PipelineConfig
+from antiphon.pipelines.lane_thread import load_factory
+from antiphon.pipelines.relay.ref import KINDS
+from antiphon.pipelines.validation import refuse_unexecuted
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+class PipelineSpec(msgspec.Struct, frozen=True):
+    """A declaration that any process can build: ``builder`` ("module:function") called with ``args`` (plain values)."""
+
+    builder: str
+    args: dict[str, Any] = {}
+
+    def build(self) -> PipelineConfig:
+        """Raises ConfigError."""
+        config = load_factory(self.builder)(**self.args)
+        if not isinstance(config, PipelineConfig):
+            raise ConfigError(f"{self.builder} made a {type(config).__name__}, not a PipelineConfig")
+        return config
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessOptions:
+    """How one process group runs. ``threads`` sets what numeric libraries start with; ``env`` comes on top of it.
+
+    ``replicas``: so many processes; a conversation stays with one of them. ``step_limit_s``: a step that takes longer
+    is reported and its process is killed and started again. ``start_limit_s``: for loading and warming up.
+    """
+
+    replicas: int = 1
+    threads: int = 1
+    env: Mapping[str, str] = field(default_factory=dict)
+    step_limit_s: float = 60.0
+    start_limit_s: float = 900.0
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Options by process group; ``default`` for the rest."""
+
+    groups: Mapping[str, ProcessOptions] = field(default_factory=dict)
+    default: ProcessOptions = ProcessOptions()
+
+    def of(self, process: str) -> ProcessOptions:
+        return self.groups.get(process, self.default)
+
+    def check(self, config: PipelineConfig) -> None:
+        """Raises ConfigError for options of a process that the pipeline does not have, or numbers that cannot run."""
+        processes = groups(config)
+        for name in self.groups:
+            if name not in processes:
+                raise ConfigError(f"options for process {name!r}, but {config.name!r} has only {sorted(processes)}")
+        for name in processes:
+            options = self.of(name)
+            if options.replicas < 1 or options.threads < 1 or options.step_limit_s <= 0 or options.start_limit_s <= 0:
+                raise ConfigError(f"process {name!r}: replicas, threads and limits must be positive")
+
+
+class WorkerSpec(msgspec.Struct, frozen=True):
+    """All that a worker is told, on its standard input. ``name`` is its own ("model.0"), ``generation`` counts restarts."""
+
+    name: str
+    process: str
+    generation: int
+    folder: str
+    door: str
+    pipeline: PipelineSpec
+    env: dict[str, str]
+    sys_path: list[str]
+    step_limit_s: float
+    log_level: int = 30
+
+    @property
+    def owner(self) -> str:
+        """The name of this life of it, unlike any before: of its socket and its segments."""
+        return f"{self.name}.{self.generation}"
+
+    @property
+    def endpoint(self) -> str:
+        return f"ipc://{self.folder}/{self.owner}.sock"
+
+
+def groups(config: PipelineConfig) -> dict[str, list[str]]:
+    """Process -> its stages, in declaration order."""
+    found: dict[str, list[str]] = {}
+    for stage in config.stages.values():
+        found.setdefault(stage.process, []).append(stage.name)
+    return found
+
+
+def environment(options: ProcessOptions) -> dict[str, str]:
+    return {**{name: str(options.threads) for name in THREAD_VARIABLES}, **options.env}
+
+
+def settle(config: PipelineConfig) -> PipelineConfig:
+    """The same pipeline with lane names that are unique over its processes. Raises ConfigError for what cannot run."""
+    refuse_unexecuted(config, processes=True)
+    for stage in config.stages.values():
+        if stage.relay not in ("", *KINDS):
+            raise ConfigError(f"{stage.name}.relay={stage.relay!r} is not known; it can be {', '.join(KINDS)}")
+        if not stage.process or any(c in stage.process for c in "/.\0"):
+            raise ConfigError(f"{stage.name}.process={stage.process!r}: a name without dots and slashes")
+        if stage.relay == "reference":
+            for target in (*stage.next, *stage.stream_to):
+                if config.stages[target].process != stage.process:
+                    raise ConfigError(f"{stage.name}.relay='reference': {target} runs in another process")
+            if stage.terminal is not None and stage.process != MAIN_PROCESS:
+                raise ConfigError(f"{stage.name}.relay='reference': its terminal is read in another process")
+    where: dict[str, set[str]] = {}
+    for stage in config.stages.values():
+        where.setdefault(stage.lane, set()).add(stage.process)
+    stages = [s if len(where[s.lane]) == 1 else replace(s, lane=f"{s.process}.{s.lane}") for s in config.stages.values()]
+    return PipelineConfig(config.name, config.entry, stages, info=config.info, check=config.check)
+
+
+def packages(config: PipelineConfig, spec: PipelineSpec) -> set[str]:
+    """The packages that the pipeline's code comes from: whose Structs may travel."""
+    paths = (spec.builder, *(s.factory for s in config.stages.values()))
+    return {path.partition(":")[0].partition(".")[0] for path in paths}
