@@ -44,9 +44,7 @@ async def main() -> None:
 
         async def spoken_turn() -> str:
             transcription = {"model": "whisper-1"}
-            await update(
-                modalities=["text", "audio"], max_response_output_tokens=40, input_audio_transcription=transcription
-            )
+            await update(modalities=["text", "audio"], max_response_output_tokens=40, input_audio_transcription=transcription)
             await speak(append)
             await log.type("input_audio_buffer.speech_started")
             await log.type("response.audio.delta")
