@@ -37,6 +37,8 @@ SHORTEST_COMMIT_MS = 100
 LONGEST_TURN_S = 300
 """Speech that does not end (a television, say) becomes an item after this long, and the next one goes on."""
 LONGEST_BUFFER_S = 900
+LONGEST_NOISE_S = 1.0
+"""Voice of this length is speech, whatever its transcript: an answer that it cut does not go on."""
 SCORED_S = 8
 """The end of an utterance that the turn model looks at."""
 
@@ -98,6 +100,8 @@ class Hearing:
         shortest = self._core.features.min_interruption_ms
         detector.onset_ms = shortest if shortest and self._responses.audible else 0
         self._decide(detector.on_score(score))
+        if self._speech and detector.voiced * WINDOW > LONGEST_NOISE_S * IN_RATE:
+            self._responses.stay_cut()
 
     def on_turn_score(self, event: TurnScored) -> None:
         detector, speech, policy = self._detector, self._speech, self._core.turn_detection
@@ -184,8 +188,10 @@ class Hearing:
         core.counts["turns"] += 1
         if not was_speech:
             core.counts["turns_without_speech"] += 1
+            self._responses.resume()
         elif policy.get("create_response") and core.converses:
             self._responses.answer()
+        self._responses.stay_cut()
         self._anticipation.drop("stale")
         if not was_speech and not self._is_speech(detector):
             self._memory.delete(item)
@@ -226,6 +232,7 @@ class Hearing:
                 "input_audio_buffer_commit_empty",
             )
         self._anticipation.drop("stale")
+        self._responses.stay_cut()
         self._responses.stir()
         item_id = speech.item_id if speech else self._announced or self._core.new_id("item")
         self._end_speech()
@@ -234,6 +241,7 @@ class Hearing:
 
     def clear(self) -> None:
         """input_audio_buffer.clear"""
+        self._responses.stay_cut()
         self._anticipation.drop("stale")
         self._end_speech()
         self._transcripts.end_turn()
@@ -249,6 +257,7 @@ class Hearing:
             if self._speech:
                 self.buffer_start = self._speech.start
                 self._announced = self._speech.item_id
+            self._responses.stay_cut()
             self._anticipation.drop("stale")
             self._end_speech()
             self._transcripts.pause()

@@ -48,6 +48,12 @@ class Listener:
             if sounding.item.id == event.item_id and ledger is not None:
                 ledger.played = max(ledger.played, min(event.samples, ledger.sent))
 
+    @property
+    def last(self) -> Response | None:
+        """The newest response of the conversation that is still being heard."""
+        found = [s.response for s in self._sounding if s.lead(self._core.now) > 0 and not s.response.aside]
+        return found[-1] if found else None
+
     def hears(self, running: Collection[Response]) -> bool:
         return bool(self._heard(running))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from antiphon.pipelines.outputs import Usage
 from antiphon.session.conversation import Conversation, Item
 from antiphon.session.core import Core
-from antiphon.session.events import OUT_RATE, AudioMade, CallMade, Json, Play, Progress, TextMade
+from antiphon.session.events import OUT_RATE, AudioMade, CallMade, Ended, Json, Play, Progress, TextMade
 from antiphon.session.params import ResponseParams
 from antiphon.session.playback import Ledger
 from antiphon.session.request import Request
@@ -29,6 +29,14 @@ class Output:
     text: str = ""
     made: int = 0
     queue: deque[AudioMade] = field(default_factory=deque)
+    sent: deque[tuple[int, AudioMade]] = field(default_factory=deque)  # (end in the item, piece), until it was heard
+
+    def unheard(self, heard: int) -> tuple[int, list[AudioMade]]:
+        """The pieces that were not heard to their end, and where in the item the first of them begins."""
+        pieces = [(end, piece) for end, piece in self.sent if end > heard]
+        end = self.item.ledger.sent if self.item.ledger else 0
+        start = pieces[0][0] - pieces[0][1].samples if pieces else end
+        return start, [piece for _, piece in pieces] + list(self.queue)
 
 
 class Response:
@@ -50,7 +58,9 @@ class Response:
         self.outputs: list[Output] = []
         self.status = "in_progress"
         self.ending: tuple[str, Json | None] | None = None  # the model is done, audio may still wait
+        self.ended_with: Ended | None = None
         self.usage: Usage | None = None
+        self.shift = (0, 0)  # samples and characters of the answer that came in an earlier response
         self.buffered = False  # WebRTC: output_audio_buffer.started was sent, .stopped or .cleared was not
         self._core = core
         self._conversation = conversation
@@ -125,10 +135,18 @@ class Response:
         if piece.last:
             self._close(output, "completed")
 
-    def ended(self, status: str, details: Json | None, usage: Usage) -> None:
+    def ended(self, event: Ended) -> None:
         """The model is done; the response is when its audio is sent."""
-        self.ending = (status, details)
-        self.usage = usage
+        self.ended_with, self.usage = event, event.usage
+        if event.reason == "length":
+            self.ending = ("incomplete", {"type": "incomplete", "reason": "max_output_tokens"})
+        else:
+            self.ending = ("completed", None)
+
+    @property
+    def speech(self) -> Output | None:
+        """The spoken message of it, if it has begun."""
+        return next((output for output in self.outputs if output.item.ledger), None)
 
     # ---- pace and end
 
@@ -148,7 +166,7 @@ class Response:
 
     def progress(self) -> float | None:
         """Tell the graph how the listener stands, at most five times a second while the model still works."""
-        output = next((o for o in self.outputs if o.item.ledger), None)
+        output = self.speech
         if self.ending or output is None or output.item.ledger is None or not output.made:
             return None
         core, ledger = self._core, output.item.ledger
@@ -177,7 +195,12 @@ class Response:
 
     def _send(self, output: Output, ledger: Ledger, chunk: AudioMade) -> None:
         core = self._core
-        ledger.send(chunk.samples, chunk.marks, chunk.exact, core.now)
+        marks = tuple((sample - self.shift[0], offset - self.shift[1]) for sample, offset in chunk.marks)
+        ledger.send(chunk.samples, marks, chunk.exact, core.now)
+        if core.features.resume_after_false_interruption:
+            output.sent.append((ledger.sent, chunk))
+            while output.sent[0][0] <= ledger.heard(core.now):
+                output.sent.popleft()
         if core.features.transport == "websocket":
             core.emit("response.output_audio.delta", delta=chunk.pcm, **_at(self.id, output, part=True))
             return

@@ -8,7 +8,7 @@ from antiphon.session.checks import a_string
 from antiphon.session.context import Context
 from antiphon.session.conversation import Conversation
 from antiphon.session.core import Core
-from antiphon.session.early import Anticipation, Early, Made
+from antiphon.session.early import Anticipation, Made
 from antiphon.session.errors import ContextOverflow, Refused
 from antiphon.session.events import (
     Abort,
@@ -25,6 +25,7 @@ from antiphon.session.listener import Listener
 from antiphon.session.params import ResponseParams, checked_params
 from antiphon.session.request import Request
 from antiphon.session.response import Response
+from antiphon.session.resumption import Resumption
 
 
 class Responses:
@@ -37,6 +38,7 @@ class Responses:
         self._anticipation = anticipation
         self._running: dict[str, Response] = {}  # by generation
         self._listener = Listener(core, conversation)
+        self._resumption = Resumption(core)
         self._owed = False  # a turn ended while a response ran that must not be interrupted
         self._done_at: float | None = None  # the last default response ended, and nothing has happened since
         self.active: Response | None = None
@@ -79,12 +81,14 @@ class Responses:
             return
         early = None if params.aside else self._anticipation.take(request)
         if early:
+            self._resumption.drop()
             core.do(Confirm(early.gen))
             self._begin(early.gen, request, params)
             for event in early.made:
                 self.made(event)
             return
         if not params.aside:
+            self._resumption.drop()
             self._anticipation.drop("stale")
             self._anticipation.stop_preparing()
         gen = core.new_id("gen")
@@ -102,15 +106,25 @@ class Responses:
         response.begin()
         return response
 
-    def resume(self, early: Early, params: ResponseParams) -> None:
-        """Begin a response with what a generation has made and will make, without asking for one."""
-        self._begin(early.gen, early.request, params)
-        for event in early.made:
+    def resume(self) -> None:
+        """What cut the answer was no speech: its rest is said."""
+        parked = self._resumption.take()
+        if parked is None or self.active is not None:
+            return
+        self._core.counts["resumed"] += 1
+        self._begin(parked.gen, parked.request, ResponseParams()).shift = parked.shift
+        for event in parked.made:
             self.made(event)
+
+    def stay_cut(self) -> None:
+        """What cut the answer was speech: nothing of it goes on."""
+        self._resumption.drop()
 
     # ---- what the model makes
 
     def made(self, event: Made) -> None:
+        if self._resumption.made(event):
+            return
         response = self._running.get(event.gen)
         if response is None or response.ending:
             return  # late: its response has ended
@@ -125,10 +139,8 @@ class Responses:
             case Ended(_, "failed", usage, message, code):
                 response.usage = usage
                 self._fail(response, code, message)
-            case Ended(_, "length", usage):
-                response.ended("incomplete", {"type": "incomplete", "reason": "max_output_tokens"}, usage)
-            case Ended(_, _, usage):
-                response.ended("completed", None, usage)
+            case Ended():
+                response.ended(event)
 
     def _heard_from(self, response: Response) -> float:
         return self._core.now if response.aside else max(self._listener.until, self._core.now)
@@ -157,9 +169,11 @@ class Responses:
         self._owed = False
         cut = self._listener.to_cut(self._running.values())
         active = self.active
+        last = active or self._listener.last
+        parked = last is not None and self._resumption.park(last)
         if active is not None:
             cut += [o.item for o in active.outputs if o.item.ledger and o.item.mark is None and o.item not in cut]
-            self._cancel(active, "turn_detected")
+            self._cancel(active, "turn_detected", abort=not parked)
         self._listener.silence(cut, self._running.values())
         return active is not None or bool(cut)
 
@@ -181,10 +195,11 @@ class Responses:
                 response.finish("failed", {"type": "failed", "error": reason})
         self._running.clear()
         self._listener.close()
+        self._resumption.drop()
         self.active = None
 
-    def _cancel(self, response: Response, reason: str) -> None:
-        if not response.ending:
+    def _cancel(self, response: Response, reason: str, abort: bool = True) -> None:
+        if abort and not response.ending:
             self._core.do(Abort(response.gen))
         self._core.counts["responses_cancelled"] += 1
         self._end(response, "cancelled", {"type": "cancelled", "reason": reason})
@@ -225,7 +240,7 @@ class Responses:
     @property
     def running(self) -> set[str]:
         """The generations that are awaited here."""
-        return {gen for gen, response in self._running.items() if not response.ending}
+        return {gen for gen, response in self._running.items() if not response.ending} | self._resumption.running
 
     def pump(self) -> float | None:
         """Send what is due, end what is finished; the time to come back."""
