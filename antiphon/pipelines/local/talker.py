@@ -24,7 +24,6 @@ from antiphon.pipelines.stage import WAIT, Chunk, Emit, Inputs, Ready, Request, 
 FRAME_MS = 12.5
 _QUIET_DB = -60.0
 _MARGIN = 2  # quiet frames kept before the first sound
-_NET_FASTEST = 2.0  # beyond it the net's shortest phoneme (25 ms) holds it back
 _SEED = 0
 
 
@@ -128,14 +127,26 @@ class Talker(Stage[_Task]):
         self, ids: Sequence[int], speed: float
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """(spectra [5, 601, F], f0 [F], durations [L] in steps of 25 ms) at this speed."""
-        feed = {"ids": np.asarray([ids], np.int64), "speed": np.asarray([min(speed, _NET_FASTEST)], np.float32)}
+        drawn = net_speed(speed)
+        feed = {"ids": np.asarray([ids], np.int64), "speed": np.asarray([drawn], np.float32)}
         *parts, f0, durations = self._net.run(None, feed)
         spectra = np.concatenate(parts)
-        if speed > _NET_FASTEST:  # every frame then stands for several: nearest in the middle
-            ratio = speed / _NET_FASTEST
+        if speed > drawn:  # the rest is made up by leaving frames out, evenly
+            ratio = speed / drawn
             kept = ((np.arange(int(spectra.shape[2] / ratio)) + 0.5) * ratio).astype(np.intp)
             spectra, f0 = np.ascontiguousarray(spectra[:, :, kept]), f0[:, kept]
         return spectra, f0[0], durations
+
+
+def net_speed(speed: float) -> float:
+    """The speed at which the net draws; what is missing to ``speed`` is made up by leaving frames out.
+
+    The net cannot draw a phoneme shorter than 25 ms and slurs well before that. Read back by Whisper base (five sentences),
+    word error at speed 2 was .15 drawn at 2 and .07 drawn at 1.25, at 2.5 .20 and .07; at 4 .59 at 2 and .82 at 1.25.
+    """
+    if speed <= 1.5:
+        return speed
+    return 1.25 if speed <= 3 else 2.0
 
 
 def _audible(quiet: NDArray[np.bool_], gap: int) -> tuple[int, int]:
