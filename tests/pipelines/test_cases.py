@@ -98,3 +98,21 @@ def test_a_silent_upstream_skips_what_waits_for_it() -> None:
     ends = {e.terminal: e.skipped for e in log if isinstance(e, Event) and e.last}
     assert ends == {"text": False, "audio": True}
     assert not by_hand.world.stages["voice"].conversations
+
+
+def test_a_conversation_is_forgotten_when_no_task_of_it_is_open() -> None:
+    world = new_world()
+    by_hand = ByHand(photo_album(), world)
+    script = Script(counts={"think": 50})
+    request = Request(id="r", terminals=("text",), body=script, conversation="c")
+    handle = by_hand.coordinator.submit(request)
+    for _ in range(5):
+        by_hand.as_threads_would()
+    by_hand.coordinator.forget("c")
+    by_hand.coordinator.forget("another")
+    for _ in range(3):
+        by_hand.as_threads_would()
+    assert world.stages["think"].forgotten == ["another"]
+    handle.abort()
+    by_hand.run([handle])
+    assert world.stages["think"].forgotten == ["another", "c"]

@@ -197,7 +197,7 @@ class Placed:
         return self.stage(
             "thinker",
             "mind",
-            factory=f"{HERE}.thinker:Thinker",
+            factory=f"{HERE}.thinker_model:make_thinker",
             factory_args={"model": spec or "", "context": CONTEXT_TOKENS},
             max_open=16,
             max_batch=16,
