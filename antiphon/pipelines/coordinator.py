@@ -217,6 +217,7 @@ class Coordinator:
             self._finish(handle, End("finished"), now)
 
     def _receipt(self, handle: Handle, lane: str, now: float) -> None:
+        handle.timeline.setdefault(f"closed:{lane}", now)
         handle.timeline[f"released:{lane}"] = now
         handle.lanes.discard(lane)
         if not handle.lanes:

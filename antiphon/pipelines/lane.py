@@ -258,9 +258,10 @@ class Lane(Generic[StageT]):
         for seat in rider.seats.values():
             self.shut(seat, reason)
         del self.riders[rider.key]
-        self.exchange.to_coordinator(Closed(rider.key, self.name))
         self._forget_idle()
-        if not any(key == rider.key for _, key in self.fences):
+        if any(key == rider.key for _, key in self.fences):
+            self.exchange.to_coordinator(Closed(rider.key, self.name))
+        else:
             self.exchange.to_coordinator(Receipt(rider.key, self.name))
 
     def check_fences(self) -> None:

@@ -120,7 +120,7 @@ class Spent(msgspec.Struct, frozen=True, tag=True):
 
 
 class Closed(msgspec.Struct, frozen=True, tag=True):
-    """Every ``close`` of this request on this lane has returned."""
+    """Every ``close`` of this request on this lane has returned, and fences are left: a Receipt will follow."""
 
     key: Key
     lane: str

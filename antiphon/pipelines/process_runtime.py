@@ -181,6 +181,8 @@ class ProcessRuntime:
         if handle is None or process not in handle.places:
             return  # the request was released a moment ago
         if isinstance(message, Give) and message.source == CLIENT:
+            if len(handle.places) == 1:
+                return  # its Begin said so
             self._send(handle.places[process], Body(message.key, stage))
             return
         mode = self._mode_of.get(message.source) if isinstance(message, Give | Feed) else None
@@ -198,7 +200,7 @@ class ProcessRuntime:
                 for lane in some:
                     self._lanes.put(lane, message)
             else:
-                begin = Begin(tuple(some), message, handle.places, process != entry)
+                begin = Begin(tuple(some), message, handle.places, process != entry, start=by_process.keys() == {entry})
                 self._send(handle.places[process], begin)
 
     def _place(self, process: str, handle: Handle) -> str:
@@ -214,7 +216,7 @@ class ProcessRuntime:
             self._links.send(name, message, mode)
         except WireError as error:
             log.error("%s", error)
-            failed = untravelled(message.message) if isinstance(message, Mail | Begin) else None
+            failed = untravelled(message)
             if failed is not None:
                 self.coordinator.post(failed)
 
@@ -241,8 +243,9 @@ class ProcessRuntime:
 
     def _handle(self, message: ToDoor) -> None:
         match message:
-            case Post(message=inner):
-                self.coordinator.post(inner)
+            case Post(messages=messages):
+                for each in messages:
+                    self.coordinator.post(each)
             case Mail(message=inner):
                 stage = getattr(inner, "stage", "")
                 if self._process_of.get(stage) != MAIN_PROCESS:

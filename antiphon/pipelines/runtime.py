@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -24,10 +25,12 @@ class LoopDriver:
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scheduled = False
+        self._thread = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def attach(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
 
     def detach(self) -> None:
         if self._timer is not None:
@@ -41,7 +44,10 @@ class LoopDriver:
         if loop is None or self._scheduled or loop.is_closed():
             return
         self._scheduled = True
-        loop.call_soon_threadsafe(self._run)
+        if threading.get_ident() == self._thread:
+            loop.call_soon(self._run)
+        else:
+            loop.call_soon_threadsafe(self._run)
 
     @contextlib.contextmanager
     def turning(self) -> Iterator[None]:

@@ -42,12 +42,16 @@ class Mail(Wire, frozen=True, tag="mail"):
 
 
 class Begin(Wire, frozen=True, tag="begin"):
-    """A request's Open for all lanes of a process. ``places``: which process of each group serves it."""
+    """A request's Open for all lanes of a process. ``places``: which process of each group serves it.
+
+    ``start``: the entry is here and nobody else need know the request first, so give it the body at once.
+    """
 
     lanes: tuple[str, ...]
     message: Open
     places: dict[str, str]
     acknowledge: bool
+    start: bool = False
 
 
 class Body(Wire, frozen=True, tag="body"):
@@ -75,7 +79,9 @@ class Stop(Wire, frozen=True, tag="stop"):
 
 
 class Post(Wire, frozen=True, tag="post"):
-    message: ToCoordinator
+    """For the coordinator, in order: what a lane had to say at once."""
+
+    messages: tuple[ToCoordinator, ...]
 
 
 class LaneReady(Wire, frozen=True, tag="lane_ready"):
@@ -129,13 +135,17 @@ class Reader:
             found = self._without_data.decode(frame)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        if not isinstance(found, Mail | Post | Begin):
-            return None
-        return untravelled(found.message)
+        return untravelled(found)
 
 
-def untravelled(message: Any) -> Failed | None:
+def untravelled(carrier: Message) -> Failed | None:
     """The end of a request one of whose messages could not travel."""
+    if isinstance(carrier, Post):
+        message: Any = carrier.messages[-1]
+    elif isinstance(carrier, Mail | Begin):
+        message = carrier.message
+    else:
+        return None
     key = getattr(message, "key", None)
     if key is None or isinstance(message, Failed):
         return None
@@ -171,8 +181,8 @@ class Link:
         match message:
             case Mail(message=Give() | Feed() as inner) if inner.data is not None:
                 return Mail(message.lanes, replace(inner, data=self._packer.pack(inner.data, mode)))
-            case Post(message=Event() as event) if event.data is not None:
-                return Post(replace(event, data=self._packer.pack(event.data, mode)))
+            case Post(messages=(*before, Event() as event)) if event.data is not None:
+                return Post((*before, replace(event, data=self._packer.pack(event.data, mode))))
             case Begin(message=Open(request=request) as opening):
                 body = self._packer.pack(request.body)
                 return replace(message, message=replace(opening, request=replace(request, body=body)))

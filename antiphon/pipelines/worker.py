@@ -22,7 +22,7 @@ import zmq
 
 from antiphon.pipelines.errors import ConfigError, PipelineError, WireError
 from antiphon.pipelines.lane_thread import LaneThread
-from antiphon.pipelines.messages import Close, Event, Feed, Give, Key, Opened, Receipt, ToCoordinator, ToLane
+from antiphon.pipelines.messages import Close, Event, Feed, Give, Key, Opened, Receipt, Spent, ToCoordinator, ToLane
 from antiphon.pipelines.placement import WorkerSpec, packages, settle
 from antiphon.pipelines.relay.payload import Registry
 from antiphon.pipelines.relay.ref import Kind
@@ -87,6 +87,7 @@ class Worker:
         self._known: dict[Key, Known] = {}
         self._lanes: dict[str, LaneThread] = {}
         self._ready: set[str] = set()
+        self._held = threading.local()
         self._beat_s = min(BEAT_S, spec.step_limit_s / 4)
 
     # -- life
@@ -106,21 +107,19 @@ class Worker:
 
     def serve(self) -> None:
         """Read mail until told to stop."""
+        self._inbox.setsockopt(zmq.RCVTIMEO, max(1, int(self._beat_s * 1000)))
         next_beat = 0.0
         while True:
             now = time.monotonic()
             if now >= next_beat:
                 self._beat(now)
                 next_beat = now + self._beat_s
-            if not self._inbox.poll(max(1, int((next_beat - now) * 1000))):
+            try:
+                frame = self._inbox.recv()
+            except zmq.Again:
                 continue
-            for _ in range(256):
-                try:
-                    frame = self._inbox.recv(zmq.NOBLOCK)
-                except zmq.Again:
-                    break
-                if self._take(frame):
-                    return
+            if self._take(frame):
+                return
 
     def stop(self) -> None:
         """Steps under way end; stages free what they hold."""
@@ -208,6 +207,9 @@ class Worker:
         self._known[opening.key] = Known(message)
         for lane in lanes:
             lane.put(opening)
+        if message.start:
+            entry = self.config.entry
+            self._local(self._lane_of[entry]).put(Give(opening.key, entry, CLIENT, opening.request.body))
         if message.acknowledge:
             self.to_coordinator(Opened(opening.key, self.spec.process))
 
@@ -235,16 +237,22 @@ class Worker:
         self._send(known.places[process], Mail((), message), mode)
 
     def to_coordinator(self, message: ToCoordinator) -> None:
-        self._send(DOOR, Post(message), self._mode_of[message.stage] if isinstance(message, Event) else None)
+        held: list[ToCoordinator] = self._held.__dict__.setdefault("spent", [])
+        held.append(message)
+        if isinstance(message, Spent):  # in no hurry: it goes with the next, at the latest with the receipt
+            return
+        post = Post(tuple(held))
+        held.clear()
+        self._send(DOOR, post, self._mode_of[message.stage] if isinstance(message, Event) else None)
 
     def _send(self, name: str, message: Mail | Post, mode: Kind | None) -> None:
         try:
             self._links.send(name, message, mode)
         except WireError as error:
             log.error("%s", error)
-            failed = untravelled(message.message)
+            failed = untravelled(message)
             if failed is not None:
-                self.tell(Post(failed))
+                self.tell(Post((failed,)))
 
 
 def start_failed(worker: Worker, where: str, error: Exception) -> None:
