@@ -1,8 +1,8 @@
 """Does an answer pass? A small checker per request, so that no judge model is needed.
 
 ``all``: every word given occurs; ``any``: at least one does; ``none``: none does; ``number``: the number occurs, in
-digits or in words; ``regex``; ``count: [n, list]``: at least n of the list occur; ``words``: at most so many words. Every answer must also be fit to be spoken: not empty, at most 70
-words, no markdown, no letters of another script.
+digits or in words; ``regex``; ``count: [n, list]``: at least n of the list occur; ``words``: at most so many words.
+Every answer must also be fit to be spoken: not empty, at most 70 words, no markdown, no letters of another script.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 from typing import Any
 
 _UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
+    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 
 
 def number_words() -> dict[str, int]:

