@@ -12,9 +12,9 @@ from enum import Enum, auto
 from antiphon.session.events import IN_RATE, WINDOW, SpeechScored
 
 CLEAR = 0.15
-"""So far above the threshold a window is clearly voice: two of them begin a turn, else four that are merely voiced.
+"""Two voiced windows in a row begin a turn when they are so far above the threshold on average; else it takes four.
 (Coughs, keys and pink noise stay under 0.45 in Silero v6; the first windows of words jump over 0.9.)"""
-CLEAR_WINDOWS, VOICED_WINDOWS = 2, 4
+VOICED_WINDOWS = 4
 HYSTERESIS = 0.15
 MAYBE = 1_024
 """Samples of dated silence (64 ms) after which the turn may be over."""
@@ -48,8 +48,9 @@ class Detector:
     voiced: int = 0
     maybe: bool = False
     _run: int = 0
-    _clear: int = 0
     _gap: int = 0
+    _before: float = 0.0
+    _clear: bool = False
 
     def on_audio(self, total: int) -> Turn | None:
         self.received = max(self.received, total)
@@ -65,6 +66,7 @@ class Detector:
     def _while_silent(self, score: SpeechScored) -> Turn | None:
         if score.p < self.threshold:
             self._gap += 1
+            self._before = 0.0
             if self._gap > (ONSET_GAP if self.onset_ms else 0):
                 self._forget_onset()
             return None
@@ -72,10 +74,10 @@ class Detector:
             self.onset = score.end - WINDOW
         self._run += 1
         self._gap = 0
-        self._clear += score.p >= min(self.threshold + CLEAR, 0.95)
+        self._clear |= self._before + score.p >= 2 * min(self.threshold + CLEAR, 0.95)
+        self._before = score.p
         self.last_voiced = score.end
-        sure = self._clear >= CLEAR_WINDOWS or self._run >= VOICED_WINDOWS
-        if not sure or self._run * WINDOW < self.onset_ms * IN_RATE // 1000:
+        if not (self._clear or self._run >= VOICED_WINDOWS) or self._run * WINDOW < self.onset_ms * IN_RATE // 1000:
             return None
         self.speaking, self.maybe, self.voiced = True, False, self._run
         self._forget_onset()
@@ -116,7 +118,8 @@ class Detector:
         self._forget_onset()
 
     def _forget_onset(self) -> None:
-        self._run = self._clear = self._gap = 0
+        self._run = self._gap = 0
+        self._before, self._clear = 0.0, False
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,21 @@ def test_truncate_replaces_the_mark_up_and_down_and_is_clamped() -> None:
     assert WORDS.startswith(text) and len(text.split()) >= 5
 
 
+def test_a_mark_beyond_what_was_sent_does_not_count_what_comes_later() -> None:
+    talk = Talk(Features(early=False))
+    talk.turn()
+    gen = talk.gen()
+    talk.make(gen, "One two", 2)
+    item_id = talk.check.items[-1]
+    told = talk.command("conversation.item.truncate", item_id=item_id, content_index=0, audio_end_ms=60_000)
+    assert told[0]["audio_end_ms"] == 2_000
+    talk.do(ev.TextMade(gen, " three four"))
+    talk.do(ev.AudioMade(gen, b"pcm", 48_000, ((96_000, 18),)))
+    talk.end(gen)
+    talk.wait(5)
+    assert assistant(talk) == ["One two"]
+
+
 def test_truncate_of_a_user_item_or_a_wrong_part_is_refused() -> None:
     talk = Talk()
     talk.turn()

@@ -323,6 +323,12 @@ class Talks(RuleBasedStateMachine):
         item_id = data.draw(st.sampled_from(self.c.items))
         self.command(f"conversation.item.{verb}", item_id=item_id, content_index=0, audio_end_ms=ms)
 
+    @precondition(lambda self: self.c.texts)
+    @rule(data=st.data(), ms=st.integers(0, 20_000))
+    def truncate_an_answer(self, data: st.DataObject, ms: int) -> None:
+        item_id = data.draw(st.sampled_from(sorted(self.c.texts)))
+        self.command("conversation.item.truncate", item_id=item_id, content_index=0, audio_end_ms=ms)
+
     @precondition(lambda self: self.c.default)
     @rule()
     def barge_in(self) -> None:
