@@ -10,6 +10,7 @@ from typing import Literal
 
 from antiphon.pipelines.info import PipelineInfo
 from antiphon.realtime.auth import Caller, Origins
+from antiphon.realtime.load import Load
 from antiphon.realtime.sessions import Sessions
 from antiphon.realtime.shell.runner import Door, Ear, Shell, Spawn
 from antiphon.realtime.state import State
@@ -40,6 +41,7 @@ class Doors:
         self.state = state
         self.origins = Origins(state.settings.origins)
         self.sessions = Sessions()
+        self.load = Load()
         self._open_ear = open_ear
         self._features = features or Features()
         self._drain_s = drain_s
@@ -84,6 +86,7 @@ class Doors:
             open_ear=self._open_ear,
             spawn=spawn,
             observer=Watch(state.metrics, trace, state.spawn),
+            load=self.load,
             count_response=lambda: state.admission.response(caller.id),
         )
         return shell, trace

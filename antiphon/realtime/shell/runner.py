@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.stage import Listener
 from antiphon.realtime.errors import ProtocolError, TooMany
+from antiphon.realtime.load import Load
 from antiphon.realtime.shell.asking import Asking
 from antiphon.realtime.shell.hearing import Hearing
 from antiphon.realtime.shell.pump import Teller, failed, pump_answer, pump_transcript
@@ -98,6 +99,7 @@ class Shell:
         spawn: Spawn,
         observer: Observer,
         count_response: Callable[[], None],
+        load: Load,
     ) -> None:
         self.id = id
         self.machine = machine
@@ -119,7 +121,9 @@ class Shell:
         self._broken = False
         self.closed = False
         self.responding = 0
+        self._speaking = False
         self._ear = open_ear(self._scored)
+        self._load = load.join(self.feed)
 
     # ---- what happens
     def begin(self) -> None:
@@ -173,6 +177,7 @@ class Shell:
             self._timer.cancel()
         for gen in list(self._works):
             self._abort(gen)
+        self._load.leave()
         self._ear.close()
         self._graph.forget(self.id)
         self.store.clear()
@@ -225,11 +230,18 @@ class Shell:
     def _scored(self, score: ev.SpeechScored) -> None:
         self.feed(score)
 
+    def _note(self, kind: str) -> None:
+        """Somebody speaks, or is answered."""
+        self.responding += {"response.created": 1, "response.done": -1}.get(kind, 0)
+        if kind.startswith("input_audio_buffer.speech_st"):
+            self._speaking = kind == "input_audio_buffer.speech_started"
+        self._load.set(self._speaking or self.responding > 0)
+
     # ---- effects
     def _run(self, effect: ev.Out) -> None:
         match effect:
             case ev.Send(event):
-                self.responding += {"response.created": 1, "response.done": -1}.get(event["type"], 0)
+                self._note(event["type"])
                 self._door.send(event)
             case ev.Play():
                 self._door.play(effect)
