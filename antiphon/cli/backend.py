@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,8 @@ from antiphon.cli.console import downloads
 from antiphon.pipelines import weights
 from antiphon.pipelines.client import Client
 from antiphon.pipelines.errors import ConfigError
-from antiphon.pipelines.graph import PipelineConfig
+from antiphon.pipelines.placement import PipelineSpec
+from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.pipelines.runtime import LocalRuntime
 from antiphon.settings import ServerSettings
 
@@ -50,40 +52,42 @@ def fetch(names: list[str]) -> None:
             weights.ensure(name, progress)
 
 
-def declare(settings: ServerSettings) -> PipelineConfig:
-    """The declaration that these settings ask for. Raises ConfigError naming the setting."""
+def declare(settings: ServerSettings) -> PipelineSpec:
+    """The declaration that these settings ask for; any process can build it. Raises ConfigError naming the setting."""
     require_extra(settings.pipeline)
+    for name, folder in settings.weights.items():
+        os.environ[weights.variable(name)] = folder  # the environment reaches the workers too
     if settings.pipeline == "qwen3_omni":
-        return _qwen(settings)
-    from antiphon.pipelines.local.pipeline import build
-
+        raise ConfigError("pipeline 'qwen3_omni' cannot be served from the command line yet")
     if settings.model:
-        raise ConfigError("--model is for pipelines that take a checkpoint folder; use --thinker with pipeline 'local'")
-    return build(
-        thinker=settings.thinker,
-        transcriber=settings.transcriber,
-        talker=settings.talker,
-        fallback=settings.fallback,
-        text_only=settings.text_only,
-        processes=settings.processes,
-    )
-
-
-def _qwen(settings: ServerSettings) -> PipelineConfig:
-    raise ConfigError("pipeline 'qwen3_omni' is not served from the command line yet")
+        raise ConfigError("--model is for pipelines that take a checkpoint folder; with 'local' use --thinker")
+    roles = {
+        "thinker": settings.thinker,
+        "transcriber": settings.transcriber,
+        "talker": settings.talker,
+        "fallback": settings.fallback,
+        "text_only": settings.text_only,
+        "processes": settings.processes,
+    }
+    return PipelineSpec("antiphon.pipelines.local.pipeline:build", roles)
 
 
 def client_factory(settings: ServerSettings) -> Callable[[], Client]:
-    """Called once, on the server's loop."""
-    config = declare(settings)
-    if settings.processes == "one":
-        return lambda: Client(LocalRuntime(config, max_requests=settings.max_requests))
-    raise ConfigError(f"--processes {settings.processes} is not there yet; use --processes one")
+    """Called once, on the server's loop. Raises ConfigError at once for a declaration that cannot run."""
+    spec = declare(settings)
+    spec.build()
+
+    def make() -> Client:
+        if settings.processes == "one":
+            return Client(LocalRuntime(spec.build().in_one_process(), max_requests=settings.max_requests))
+        return Client(ProcessRuntime(spec, max_requests=settings.max_requests))
+
+    return make
 
 
 def local_client(**roles: Any) -> Client:
     """The CPU voice in this process, for commands that need no server."""
     settings = ServerSettings(processes="one", realtime=False, **roles)
-    config = declare(settings)
+    spec = declare(settings)
     fetch(needed_weights(settings))
-    return Client(LocalRuntime(config))
+    return Client(LocalRuntime(spec.build()))

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from antiphon.pipelines.errors import ConfigError, Refused
 from antiphon.pipelines.graph import PipelineConfig, StageConfig
 from antiphon.pipelines.info import PipelineInfo
+from antiphon.pipelines.local import thinker_model
 from antiphon.pipelines.local.prepared import last_transcript, merge_transcripts
 from antiphon.pipelines.local.voices import VOICES, check_voice
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, TextPart
@@ -24,10 +25,10 @@ HERE = "antiphon.pipelines.local"
 TOKEN_CREDITS = 4096
 """A whole answer: the Thinker never waits for the voice."""
 CONTEXT_TOKENS = 4096
-DEFAULT_THINKER = "smollm2-135m-instruct"
+DEFAULT_THINKER = thinker_model.DEFAULT
 DEFAULT_WEIGHTS = {
     "transcriber": "whisper-base-ct2",
-    "thinker": "smollm2-135m-instruct-q4_1",
+    "thinker": thinker_model.DEFAULT,
     "talker": "hibari-heart",
 }
 """Role -> the named weight that plays it here."""
@@ -197,7 +198,7 @@ class Placed:
         return self.stage(
             "thinker",
             "mind",
-            factory=f"{HERE}.thinker_model:make_thinker",
+            factory=f"{HERE}.thinker_factory:make_thinker",
             factory_args={"model": spec or "", "context": CONTEXT_TOKENS},
             max_open=16,
             max_batch=16,
