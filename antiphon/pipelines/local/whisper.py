@@ -82,10 +82,10 @@ class Recogniser:
         features = self._features(samples, window_s)
         return np.array(self._model.encode(self._view(features), to_cpu=True), dtype=np.float32)[0]
 
-    def detect(self, encoded: Encoded) -> tuple[str, float]:
-        """The likeliest language and its probability."""
-        token, p = self._model.detect_language(self._view(np.ascontiguousarray(encoded[None])))[0][0]
-        return str(token)[2:-2], float(p)
+    def detect(self, encoded: Encoded) -> dict[str, float]:
+        """Each language's probability."""
+        found = self._model.detect_language(self._view(np.ascontiguousarray(encoded[None])))[0]
+        return {str(token)[2:-2]: float(p) for token, p in found}
 
     def decode(
         self,

@@ -1,0 +1,343 @@
+"""One clip being read, step by step; several at once share the model.
+
+Steps: find the speech, encode a window, decode windows (of several clips in one batch where their lengths agree: four
+cost 1.4 times one), read again what cannot stand. The rule for short windows: the speech and two seconds of silence, a
+whole number of seconds; read with timestamps; drop what is dated behind the end of the sound; a reading that ran into
+its limit, repeats itself or is very unsure is tried again in the full window that Whisper was trained on, greedily,
+then with rising temperature (openai/whisper, transcribe.py); nothing is read where the voice detector hears nobody.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.pipelines.ears.silero import WINDOW, Silero, Voice
+from antiphon.pipelines.local import whisper_segments as rule
+from antiphon.pipelines.local.whisper import FRAMES_PER_S, FULL_S, Decoded, Encoded, Pending, Recogniser
+from antiphon.pipelines.local.whisper_segments import Verdict
+from antiphon.pipelines.local.whisper_words import word_times
+from antiphon.pipelines.local.windows import Span, plan, speech
+from antiphon.pipelines.log_mel import RATE
+from antiphon.pipelines.outputs import Segment, TranscriptResult, Word
+from antiphon.pipelines.requests import Transcription
+
+RIGHT_S: Final = 2.0
+"""Silence behind the speech; with one second more sentences are repeated."""
+SCAN_S: Final = 20.0
+"""Audio looked through for speech in one step."""
+ENCODE_S: Final = 18.0
+"""Window seconds encoded in one step, of all clips together."""
+GROUP, DECODE_S = 4, 13.0
+"""Windows decoded in one step, and how much speech they may hold: twelve seconds take half a second."""
+TEMPERATURES: Final = (0.0, 0.4, 0.8)
+"""Of the second, third and fourth try, in the full window."""
+TOKENS, TOKENS_PER_S, TOKENS_PER_S_DENSE = 14, 8, 20
+LATIN: Final = frozenset(
+    ["af", "ca", "da", "de", "en", "es", "fi", "fr", "id", "it", "ms", "nl", "no", "pt", "ro", "sv", "sw", "tl", "tr"]
+)
+TIMES_LIKELIER, SURE_SHORT, SHORT_S = 5.0, 0.85, 2.0
+"""So much likelier than the language spoken before a detected one has to be; in a short utterance it has to be sure."""
+
+
+AS_IS: Final = Transcription()
+
+
+class Phase(Enum):
+    SCAN = auto()
+    ENCODE = auto()
+    DECODE = auto()
+    ALIGN = auto()
+    WAIT = auto()
+    DONE = auto()
+
+
+@dataclass
+class _Piece:
+    span: Span
+    encoded: Encoded | None = None
+    language: str = ""
+    decoded: Decoded | None = None
+    tries: int = 0
+    pending: Pending | None = None
+    settled: bool = False
+
+
+class Reading:
+    """``pcm``: float32 16 kHz. ``expected``: the language when it cannot be told. ``vad`` None: everything is read."""
+
+    def __init__(
+        self,
+        model: Recogniser,
+        vad: Silero | None,
+        pcm: NDArray[np.float32],
+        options: Transcription = AS_IS,
+        expected: str = "en",
+        *,
+        right_s: float = RIGHT_S,
+        full: bool = False,
+    ) -> None:
+        self._model, self._vad = model, vad
+        self._pcm, self._options, self._expected = pcm, options, expected
+        self._right_s, self._full = right_s, full
+        self._voice, self._scores, self._scanned = Voice(), list[float](), 0
+        self._pieces: list[_Piece] | None = None
+        if options.language:
+            model.vocabulary.start(options.language)  # Refused here, not in a step
+        self._text, self._told = "", 0
+        self._segments: list[Segment] = []
+        self._words: list[Word] = []
+        self.waited = False
+        self.retries = 0
+        if vad is None:
+            self._pieces = [_Piece(s) for s in plan(pcm, [Span(0, len(pcm))] if len(pcm) else [])]
+        elif not len(pcm):
+            self._pieces = []
+
+    # ---- what is next
+    @property
+    def phase(self) -> Phase:
+        if self._pieces is None:
+            return Phase.SCAN
+        group = self._group()
+        if not group:
+            return Phase.DONE
+        if any(p.encoded is None for p in group):
+            return Phase.ENCODE
+        if any(p.decoded is None and p.pending is None for p in group):
+            return Phase.DECODE
+        return Phase.WAIT if any(p.pending is not None for p in group) else Phase.ALIGN
+
+    def _group(self) -> list[_Piece]:
+        """The windows at work: the next few that have not been settled."""
+        return [p for p in self._pieces or () if not p.settled][:GROUP]
+
+    @property
+    def language(self) -> str:
+        """Of the last window read, "" before the first."""
+        return next((p.language for p in reversed(self._pieces or ()) if p.language), self._options.language)
+
+    def take_text(self) -> str:
+        """What has been read since the last call; all calls together give the result's text."""
+        new = self._text[self._told :]
+        if self._told == 0:
+            new = new.lstrip()
+        self._told = len(self._text)
+        return new
+
+    def result(self) -> TranscriptResult:
+        return TranscriptResult(
+            text=self._text.strip(),
+            language=self.language,
+            duration=len(self._pcm) / RATE,
+            segments=tuple(self._segments),
+            words=tuple(self._words),
+        )
+
+    @property
+    def pending(self) -> int:
+        """Full windows that have not been fetched."""
+        return sum(p.pending is not None for p in self._pieces or ())
+
+    def running(self) -> list[Pending]:
+        """What CTranslate2 still computes for this clip."""
+        return [p.pending for p in self._pieces or () if p.pending is not None and not p.pending.done()]
+
+    # ---- steps
+    def scan(self) -> float:
+        """Look for speech in the next seconds; returns how many."""
+        assert self._vad is not None
+        some = self._pcm[self._scanned : self._scanned + int(SCAN_S * RATE) // WINDOW * WINDOW]
+        self._scores += self._vad.scan(some, self._voice).tolist()
+        self._scanned += len(some)
+        if self._scanned >= len(self._pcm):
+            self._pieces = [_Piece(s) for s in plan(self._pcm, speech(self._scores, len(self._pcm)))]
+        return len(some) / RATE
+
+    def window_s(self) -> float:
+        """Length of the next window to encode: whole seconds, so that windows of several clips can be decoded together."""
+        piece = next(p for p in self._group() if p.encoded is None)
+        return FULL_S if self._full else min(FULL_S, math.ceil(piece.span.seconds + self._right_s))
+
+    def encode(self) -> None:
+        window = self.window_s()
+        piece = next(p for p in self._group() if p.encoded is None)
+        piece.encoded = self._model.encode(self._sound(piece), window)
+        piece.language = self._options.language or self._detected(piece)
+
+    def to_decode(self) -> list[_Piece]:
+        return [p for p in self._group() if p.encoded is not None and p.decoded is None and p.pending is None]
+
+    def prompt(self, piece: _Piece) -> list[int]:
+        vocabulary, options = self._model.vocabulary, self._options
+        bias = vocabulary.bias(options.prompt, options.keywords, piece.language)
+        return [*bias, *vocabulary.start(piece.language, translate=options.translate)]
+
+    def cap(self, piece: _Piece) -> int:
+        """The most tokens that so much speech can be."""
+        rate = TOKENS_PER_S if piece.language in LATIN or self._options.translate else TOKENS_PER_S_DENSE
+        return min(224, TOKENS + int(rate * piece.span.seconds))
+
+    def shape(self, piece: _Piece) -> tuple[int, int, float]:
+        """Windows of one shape can be decoded together."""
+        assert piece.encoded is not None
+        return len(piece.encoded), len(self.prompt(piece)), self._options.temperature
+
+    def decoded(self, piece: _Piece, found: Decoded) -> None:
+        """A window has been read: let it stand, or try again in the full window."""
+        piece.decoded = found if piece.decoded is None or _better(found, piece.decoded) else piece.decoded
+        verdict = self._verdict(piece, found)
+        if verdict is Verdict.AGAIN and piece.tries < len(TEMPERATURES):
+            temperature = max(TEMPERATURES[piece.tries], self._options.temperature)
+            piece.tries += 1
+            self.retries += 1
+            piece.pending = self._model.decode_full(
+                self._sound(piece), self.prompt(piece), self.cap(piece), temperature=temperature
+            )
+            return
+        piece.pending = None
+        if not self._options.words:
+            self.settle(GROUP)
+
+    def collect(self) -> None:
+        """Fetch full windows that are ready."""
+        for piece in self._group():
+            if piece.pending is not None and piece.pending.done():
+                self.decoded(piece, piece.pending.result())
+
+    def settle(self, most: int = 1) -> None:
+        """Write down windows whose reading stands, in order."""
+        for piece in self._group()[:most]:
+            if piece.decoded is None or piece.pending is not None:
+                return
+            piece.settled = True
+            found = piece.decoded
+            if self._verdict(piece, found) is not Verdict.NOTHING:
+                self._write(piece, found)
+            piece.encoded = None
+
+    # ---- inside
+    def _sound(self, piece: _Piece) -> NDArray[np.float32]:
+        return self._pcm[piece.span.start : piece.span.end]
+
+    def _detected(self, piece: _Piece) -> str:
+        assert piece.encoded is not None
+        likely = self._model.detect(piece.encoded)
+        language = max(likely, key=likely.__getitem__)
+        before = self.language or self._expected
+        if before and likely[language] < TIMES_LIKELIER * likely.get(before, 0.0):
+            return before
+        if before and piece.span.seconds < SHORT_S and likely[language] < SURE_SHORT:
+            return before
+        return language
+
+    def _verdict(self, piece: _Piece, found: Decoded) -> Verdict:
+        parts = rule.timed(found.tokens, self._model.vocabulary.first_time, piece.span.seconds)
+        kept = sum(len(part.tokens) for part in parts)
+        return rule.judge(
+            avg_logprob=found.avg_logprob,
+            no_speech_prob=found.no_speech_prob,
+            compression_ratio=found.compression_ratio,
+            whole=(found.whole or kept < len(found.tokens)) and not (piece.tries == 0 and rule.doubled(found.text)),
+        )
+
+    def _write(self, piece: _Piece, found: Decoded) -> None:
+        vocabulary = self._model.vocabulary
+        offset = piece.span.start / RATE
+        parts = rule.timed(found.tokens, vocabulary.first_time, piece.span.seconds)
+        for part in parts:
+            text = vocabulary.text(part.tokens)
+            self._text += text
+            self._segments.append(
+                Segment(
+                    start=round(offset + part.start, 2),
+                    end=round(offset + part.end, 2),
+                    text=text.strip(),
+                    tokens=part.tokens,
+                    avg_logprob=found.avg_logprob,
+                    no_speech_prob=found.no_speech_prob,
+                    compression_ratio=found.compression_ratio,
+                    temperature=found.temperature,
+                    seek=int(offset * 100),
+                )
+            )
+        if self._options.words and parts:
+            assert piece.encoded is not None
+            tokens = [t for part in parts for t in part.tokens if t < vocabulary.end]
+            start = vocabulary.start(piece.language, translate=self._options.translate)
+            frames = max(1, round(piece.span.seconds * FRAMES_PER_S))
+            times = self._model.align(piece.encoded, start, tokens, frames)
+            named = vocabulary.words(tokens, piece.language)
+            self._words += word_times(named, times, offset, piece.span.seconds)
+
+
+def _better(a: Decoded, b: Decoded) -> bool:
+    """Whether ``a`` is the more credible of two failed readings."""
+    return (not rule.loops(a.compression_ratio), a.whole, a.avg_logprob) > (
+        not rule.loops(b.compression_ratio),
+        b.whole,
+        b.avg_logprob,
+    )
+
+
+def advance(readings: Sequence[Reading]) -> None:
+    """One step for these clips: encode what fits in one, else decode one batch. No step takes more than a window or so."""
+    for reading in readings:
+        reading.collect()
+    ready = [r for r in readings if r.phase is Phase.DECODE]
+    hungry = [r for r in readings if r.phase in (Phase.SCAN, Phase.ENCODE)]
+    aligning = [r for r in readings if r.phase is Phase.ALIGN]
+    if hungry and not any(r.waited for r in ready):
+        for reading in ready:
+            reading.waited = True
+        _encode(hungry)
+    elif ready:
+        _decode(ready)
+    for reading in aligning:
+        reading.settle()
+
+
+def _encode(hungry: Sequence[Reading]) -> None:
+    spent = 0.0
+    for reading in hungry:
+        if reading.phase is Phase.SCAN:
+            spent += 0.2 * reading.scan()
+        if reading.phase is Phase.ENCODE:
+            cost = reading.window_s()
+            if spent and spent + cost > ENCODE_S:
+                return
+            reading.encode()
+            spent += cost
+
+
+def _decode(ready: Sequence[Reading]) -> None:
+    first = ready[0]
+    shape = first.shape(first.to_decode()[0])
+    same = [(r, p) for r in ready for p in r.to_decode() if r.shape(p) == shape]
+    batch = same[: max(1, min(GROUP, int(DECODE_S / max(p.span.seconds for _, p in same))))]
+    prompts = [r.prompt(p) for r, p in batch]
+    found = first._model.decode(
+        [p.encoded for _, p in batch if p.encoded is not None],
+        prompts,
+        [r.cap(p) for r, p in batch],
+        temperature=shape[2],
+    )
+    for (reading, piece), one in zip(batch, found, strict=True):
+        reading.waited = False
+        reading.decoded(piece, one)
+
+
+def read(reading: Reading) -> TranscriptResult:
+    """Read one clip to its end; blocks."""
+    while reading.phase is not Phase.DONE:
+        advance([reading])
+        if reading.phase is Phase.WAIT:
+            time.sleep(0.002)
+    return reading.result()
