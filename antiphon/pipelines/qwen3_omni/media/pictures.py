@@ -38,7 +38,9 @@ def open_image(data: bytes, budget: Budget, what: str) -> Image.Image:
             raise _refused(what, f"is {width} x {height} pixels; the limit is {budget.image_pixels} in all")
         check_shape(width, height, what)
         return ImageOps.exif_transpose(image).convert("RGB")
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except Image.DecompressionBombError as error:  # Pillow's own bound, far above ours
+        raise _refused(what, f"has more pixels than the limit of {budget.image_pixels}") from error
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         raise _refused(what, f"is no readable image ({', '.join(FORMATS)})") from error
 
 
