@@ -1,6 +1,6 @@
 """A server on stubs in a process of its own: to develop a client against, and for benchmarks of the doors alone.
 
-    python -m tests.realtime.stub_server PORT [token delays in ms: transcript first-token per-token first-audio]
+python -m tests.realtime.stub_server PORT [token delays in ms: transcript first-token per-token first-audio]
 """
 
 from __future__ import annotations
