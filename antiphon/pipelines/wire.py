@@ -167,9 +167,11 @@ class Link:
 
     def send(self, message: Message, mode: Kind | None) -> None:
         """Raises WireError when the payload cannot travel."""
-        frame = self._encoder.encode(self._packed(message, mode))
         try:
+            frame = self._encoder.encode(self._packed(message, mode))
             self._socket.send(frame, zmq.NOBLOCK)
+        except (UnicodeEncodeError, OverflowError, TypeError) as error:
+            raise WireError(f"a {type(message).__name__} cannot travel: {type(error).__name__}") from error
         except zmq.ZMQError as error:
             raise WireError(f"a message could not be sent: {error.strerror}") from error
 

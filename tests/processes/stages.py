@@ -66,12 +66,13 @@ class Scripted(Stage[Working]):
             raise Refused(str(task.script["refuse"]), param="stage_params")
         return task
 
-    def mishap(self, task: Working) -> None:
+    def mishap(self, task: Working, emit: Emit) -> bool:
+        """True when it has ended the task. (An error raised out of a step would fail the whole batch.)"""
         task.steps += 1
         script = task.script
         time.sleep(script.get("step_s", 0.0))
         if task.steps != script.get("at", 0):
-            return
+            return False
         match script.get("do"):
             case "exit":
                 os._exit(3)
@@ -80,7 +81,9 @@ class Scripted(Stage[Working]):
             case "spin":
                 _hold_the_interpreter()
             case "explode":
-                raise ValueError("a secret of the house")
+                emit.failure(task, ValueError("a secret of the house"))
+                return True
+        return False
 
 
 class Source(Scripted):
@@ -88,7 +91,8 @@ class Source(Scripted):
 
     def step(self, batch: Sequence[Working], emit: Emit) -> None:
         for task in batch:
-            self.mishap(task)
+            if self.mishap(task, emit):
+                continue
             if task.sent == task.script.get("n", 0):
                 emit.result(task)
                 continue
@@ -114,7 +118,8 @@ class Double(Scripted):
 
     def step(self, batch: Sequence[Working], emit: Emit) -> None:
         for task in batch:
-            self.mishap(task)
+            if self.mishap(task, emit):
+                continue
             if task.chunks:
                 piece = task.chunks.pop(0)
                 pcm = None if piece.pcm is None else piece.pcm * 2
@@ -132,7 +137,8 @@ class AsyncDouble(AsyncStage):
     async def run(self, request: Request, inputs: Inputs, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
         async for chunk in chunks:
             await asyncio.sleep(0)
-            yield Output(Piece(chunk.data.number * 2, chunk.data.pcm))
+            piece: Piece = chunk.data
+            yield Output(Piece(piece.number * 2, None if piece.pcm is None else piece.pcm * 2))
         yield Output({"by": (self.name, os.getpid())}, result=True)
 
 

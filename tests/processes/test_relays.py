@@ -64,7 +64,12 @@ def test_dtype_and_shape_are_kept(relay: Relay, dtype: str) -> None:
 
 def test_tensors_keep_their_own_dtypes(relay: Relay) -> None:
     torch = pytest.importorskip("torch")
-    for value in (torch.arange(6, dtype=torch.bfloat16).reshape(2, 3), torch.ones(0, 5), torch.tensor(3.5), torch.ones(4, 4).T[1:]):
+    for value in (
+        torch.arange(6, dtype=torch.bfloat16).reshape(2, 3),
+        torch.ones(0, 5),
+        torch.tensor(3.5),
+        torch.ones(4, 4).T[1:],
+    ):
         got = through(relay, value)
         assert got.dtype == value.dtype and got.shape == value.shape and torch.equal(got, value)
 

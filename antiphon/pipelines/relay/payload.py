@@ -97,8 +97,10 @@ class Packer:
             return [self._pack(v) for v in value]
         if kind is dict:
             return {self._pack(k): self._pack(v) for k, v in value.items()}
-        if kind in (bytes, bytearray) and len(value) < SHARED_MIN and self._mode != "shared":
-            return value if kind is bytes else Ext(BYTEARRAY, bytes(value))
+        if kind is bytes and len(value) < SHARED_MIN and self._mode != "shared":
+            return value
+        if kind is bytearray:
+            return Ext(BYTEARRAY, bytes(value))
         if kind in (set, frozenset):
             return Ext(SET if kind is set else FROZENSET, self._encoder.encode([self._pack(v) for v in value]))
         if isinstance(value, np.generic):
