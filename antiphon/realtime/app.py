@@ -75,7 +75,8 @@ def create_app(
             await state.stop()
 
     routes = [route for door in REST for route in door.routes(state)] + seeing.routes(doors)
-    if settings.realtime and open_ear is not None:
+    state.realtime = settings.realtime and open_ear is not None
+    if state.realtime:
         routes += client_secrets.routes(doors) + websocket.routes(doors)
     if settings.web_demo is not None:
         routes.append(_Page("/", StaticFiles(directory=settings.web_demo, html=True)))

@@ -71,6 +71,8 @@ class State:
         self.traces = Traces()
         self.audio_answers = AudioAnswers(settings.audio_answer_s, time.time)
         self.started_at = int(time.time())
+        self.realtime = settings.realtime
+        """Whether /v1/realtime is really served."""
         self.failure: PipelineError | None = None
         self._client_factory = client_factory
         self._client: Client | None = None

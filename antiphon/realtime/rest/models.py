@@ -38,7 +38,7 @@ async def _one(call: Call) -> Response:
 def described(state: State) -> list[dict[str, Any]]:
     """The pipeline first, with all it can do; then the models in its roles."""
     info = state.info
-    whole = {**_model(state, info.model), **_abilities(info, realtime=state.settings.realtime)}
+    whole = {**_model(state, info.model), **_abilities(info, realtime=state.realtime)}
     roles = [
         {**_model(state, name), "role": role, "part_of": info.model}
         for role, name in info.models.items()

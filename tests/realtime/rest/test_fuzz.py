@@ -48,7 +48,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(place=st.sampled_from(places(FULL)[1:]), value=ANYTHING, drop=st.booleans())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_chat_with_any_field_missing_or_replaced(place: tuple[Any, ...], value: Any, drop: bool) -> None:
     body = json.loads(json.dumps(FULL))
     holder = body
@@ -67,7 +67,7 @@ def test_chat_with_any_field_missing_or_replaced(place: tuple[Any, ...], value: 
 
 
 @given(ANYTHING)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_json_as_a_body(value: Any) -> None:
     for shape in (ChatBody, SpeechBody):
         try:

@@ -44,10 +44,10 @@ WEATHER: Any = {
 @pytest.fixture(scope="module")
 def app() -> Iterator[Any]:
     """A running server; its state is ``app.state.antiphon``, its address ``app.state.url``."""
-    from antiphon.pipelines.local.pipeline import build
+    from antiphon.pipelines.local.pipeline import DEFAULT_WEIGHTS, build
 
     try:
-        for name in ("whisper-base-ct2", "smollm2-135m-instruct-q4_1", "hibari-heart"):
+        for name in DEFAULT_WEIGHTS.values():
             weights.path(name)
     except WeightError as e:
         pytest.skip(str(e))
