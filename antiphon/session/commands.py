@@ -70,6 +70,7 @@ def _truncate_item(session: Session, core: Core, event: Json) -> None:
     index = an_int(_present(event, "content_index"), "content_index", 0, 1 << 16)
     ms = an_int(_present(event, "audio_end_ms"), "audio_end_ms", 0, 1 << 31)
     ms = session.conversation.truncate(item_id, index, ms)
+    session.responses.truncated(session.conversation.items[item_id])
     core.emit("conversation.item.truncated", item_id=item_id, content_index=index, audio_end_ms=ms)
 
 

@@ -1,7 +1,9 @@
 """The session's configuration: the GA session object, its defaults, the deep merge, and what is refused.
 
-A change is checked whole before anything of it is applied. Keys that this server does not know are ignored, because
-clients gain fields faster than servers do; a known key with a wrong value is refused by its path.
+A change is checked whole before anything of it is applied. A null switches off what can be off (turn detection,
+transcription, noise reduction, tracing, prompt, include); anywhere else it means "not given". Keys that this server does
+not know are ignored, because clients gain fields faster than servers do; a known key with a wrong value is refused by
+its path.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from antiphon.session.checks import (
     one_of,
     required,
 )
+from antiphon.session.detection import SERVER_VAD, merged_detection
 from antiphon.session.errors import Refused, wrong_type
 from antiphon.session.features import Features
 from antiphon.session.request import Recognition
@@ -29,18 +32,6 @@ from antiphon.session.tools import checked_choice, checked_tools
 Kind = Literal["realtime", "transcription"]
 INSTRUCTIONS = "You are a helpful voice assistant. Answer briefly, in the language of the user."
 VOICE = "marin"
-SERVER_VAD: Json = {
-    "type": "server_vad",
-    "threshold": 0.5,
-    "prefix_padding_ms": 300,
-    "silence_duration_ms": 500,
-    "idle_timeout_ms": None,
-    "create_response": True,
-    "interrupt_response": True,
-}
-SEMANTIC_VAD: Json = {"type": "semantic_vad", "eagerness": "auto", "create_response": True, "interrupt_response": True}
-PREFIX_PADDING_MS = 300
-"""What semantic_vad, which has no such field, keeps before the first voiced sample."""
 FORMATS = {"audio/pcm": 24_000, "audio/pcmu": 8_000, "audio/pcma": 8_000}
 OLD_FORMATS = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/pcma"}
 SERVER_ONLY = frozenset({"id", "object", "model", "expires_at", "type"})
@@ -112,12 +103,11 @@ def merged(old: Json, patch: Any, features: Features | None = None, *, voice_loc
 def _merge_top(new: Json, patch: Json, features: Features) -> None:
     if patch.get("output_modalities") is not None:
         new["output_modalities"] = modalities(patch["output_modalities"], "session.output_modalities", features)
-    if "instructions" in patch:
-        given = patch["instructions"]
-        new["instructions"] = "" if given is None else a_string(given, "session.instructions")
-    if "tools" in patch:
+    if patch.get("instructions") is not None:
+        new["instructions"] = a_string(patch["instructions"], "session.instructions")
+    if patch.get("tools") is not None:
         new["tools"] = checked_tools(patch["tools"], "session.tools")
-    if "tool_choice" in patch:
+    if patch.get("tool_choice") is not None:
         new["tool_choice"] = checked_choice(patch["tool_choice"], "session.tool_choice")
     if patch.get("parallel_tool_calls") is not None:
         new["parallel_tool_calls"] = a_bool(patch["parallel_tool_calls"], "session.parallel_tool_calls")
@@ -142,7 +132,7 @@ def _merge_input(new: Json, patch: Json, features: Features) -> None:
     if "transcription" in patch:
         new["transcription"] = _transcription(new["transcription"], patch["transcription"], f"{path}.transcription")
     if "turn_detection" in patch:
-        new["turn_detection"] = _turn_detection(new["turn_detection"], patch["turn_detection"], f"{path}.turn_detection")
+        new["turn_detection"] = merged_detection(new["turn_detection"], patch["turn_detection"], f"{path}.turn_detection")
 
 
 def _merge_output(new: Json, patch: Json, voice_locked: bool) -> None:
@@ -228,35 +218,6 @@ def recognition_of(config: Json) -> Recognition:
         keywords=tuple(given.get("keywords") or ()),
         model=given.get("model") or "",
     )
-
-
-def _turn_detection(old: Json | None, patch: Any, param: str) -> Json | None:
-    """Fields of the same kind stay, those of the other kind start from its defaults; ``none`` is the older null."""
-    if patch is None or (isinstance(patch, dict) and patch.get("type") == "none"):
-        return None
-    patch = an_object(patch, param)
-    kind = patch.get("type") or (old or SERVER_VAD)["type"]
-    one_of(kind, f"{param}.type", ("server_vad", "semantic_vad"))
-    new = dict(SERVER_VAD if kind == "server_vad" else SEMANTIC_VAD)
-    if old and old["type"] == kind:
-        new.update(old)
-    given = {key: value for key, value in patch.items() if value is not None and key in new}
-    for key in ("create_response", "interrupt_response"):
-        if key in given:
-            new[key] = a_bool(given[key], f"{param}.{key}")
-    if "threshold" in given:
-        new["threshold"] = a_number(given["threshold"], f"{param}.threshold", 0.0, 1.0)
-    if "prefix_padding_ms" in given:
-        new["prefix_padding_ms"] = an_int(given["prefix_padding_ms"], f"{param}.prefix_padding_ms", 0, 2_000)
-    if "silence_duration_ms" in given:
-        new["silence_duration_ms"] = an_int(given["silence_duration_ms"], f"{param}.silence_duration_ms", 0, 10_000)
-    if "eagerness" in given:
-        new["eagerness"] = one_of(given["eagerness"], f"{param}.eagerness", ("low", "medium", "high", "auto"))
-    if "idle_timeout_ms" in given:
-        new["idle_timeout_ms"] = an_int(given["idle_timeout_ms"], f"{param}.idle_timeout_ms", 5_000, 30_000)
-    elif "idle_timeout_ms" in patch and "idle_timeout_ms" in new:
-        new["idle_timeout_ms"] = None
-    return new
 
 
 def _transcription(old: Json | None, patch: Any, param: str) -> Json | None:

@@ -28,6 +28,8 @@ class Core:
         self.new_id = new_id
         self.rate_limits = rate_limits
         self.spare = Spare()
+        self.user_speaks = False
+        """Kept by ``hearing``: nobody begins to answer in the middle of a turn."""
         self.now = 0.0
         self.out: list[Out] = []
         self.counts: Counter[str] = Counter()

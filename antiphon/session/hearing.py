@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from antiphon.session.config import PREFIX_PADDING_MS
 from antiphon.session.conversation import Item
 from antiphon.session.core import Core
+from antiphon.session.detection import PREFIX_PADDING_MS
 from antiphon.session.early import Anticipation
 from antiphon.session.errors import Refused, error_event
 from antiphon.session.events import (
@@ -146,6 +146,7 @@ class Hearing:
         core, policy = self._core, self._core.turn_detection or {}
         start = max(self.buffer_start, detector.onset - self._padding())
         self._speech = Speech(core.new_id("item"), start)
+        core.user_speaks = True
         self._announced = None
         core.counts["turns_started"] += 1
         core.emit("input_audio_buffer.speech_started", audio_start_ms=start * 1000 // IN_RATE, item_id=self._speech.item_id)
@@ -183,7 +184,7 @@ class Hearing:
         self._unscore(speech)
         was_speech = self._is_speech(detector) and not self._transcripts.blank(span)
         self._say_stopped(speech.item_id)
-        self._speech = None
+        self._speech, core.user_speaks = None, False
         item = self._commit(speech.item_id, span)
         core.counts["turns"] += 1
         if not was_speech:
@@ -280,6 +281,7 @@ class Hearing:
     def _end_speech(self) -> None:
         """The detector is told that nobody speaks; a turn that was announced is said to have stopped."""
         speech, self._speech = self._speech, None
+        self._core.user_speaks = False
         if self._detector:
             self._detector.reset()
         if speech:

@@ -54,6 +54,11 @@ class Listener:
         found = [s.response for s in self._sounding if s.lead(self._core.now) > 0 and not s.response.aside]
         return found[-1] if found else None
 
+    def stopped(self, item: Item) -> None:
+        """Over WebSocket a client that truncates an item plays it no longer, nor anything that was to follow it."""
+        if item.ledger and not item.ledger.told and item.ledger.until > self._core.now:
+            item.ledger.until = self.until = self._core.now
+
     def hears(self, running: Collection[Response]) -> bool:
         return bool(self._heard(running))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from antiphon.session.checks import a_string
 from antiphon.session.context import Context
-from antiphon.session.conversation import Conversation
+from antiphon.session.conversation import Conversation, Item
 from antiphon.session.core import Core
 from antiphon.session.early import Anticipation, Made
 from antiphon.session.errors import ContextOverflow, Refused
@@ -68,6 +68,7 @@ class Responses:
         if self.active:
             self._owed = True
         else:
+            self._owed = False
             self._ask(ResponseParams())
 
     def _ask(self, params: ResponseParams) -> None:
@@ -211,11 +212,12 @@ class Responses:
         if response is self.active:
             self.active = None
             self._done_at = self._core.now
-            if self._owed:
-                self._owed = False
-                self.answer()
 
     # ---- what is heard
+
+    def truncated(self, item: Item) -> None:
+        """The client has stopped playing this item: what comes next is heard from now on."""
+        self._listener.stopped(item)
 
     def played(self, event: Played) -> None:
         """WebRTC: the loudspeaker has come so far."""
@@ -252,6 +254,8 @@ class Responses:
             if again is None and response.ending and response.gen in self._running:
                 self._end(response, *response.ending)
         self._listener.let_go(self._running.values())
+        if self._owed and self.active is None and not self._core.user_speaks:
+            self.answer()
         return min(due, default=None)
 
 

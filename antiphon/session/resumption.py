@@ -37,6 +37,8 @@ class Resumption:
         output = response.speech
         if not core.features.resume_after_false_interruption or output is None or output.item.ledger is None:
             return False
+        if response.status in ("cancelled", "failed"):
+            return False  # somebody else ended it
         self.drop()
         heard = output.item.ledger.heard(core.now)
         text = output.item.ledger.text_at(heard, output.text)

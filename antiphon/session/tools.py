@@ -9,9 +9,7 @@ from antiphon.session.errors import Refused, wrong_type
 
 
 def checked_tools(value: Any, param: str) -> list[Json]:
-    """The list as it is to be kept; null clears it."""
-    if value is None:
-        return []
+    """The list as it is to be kept; an empty one clears it."""
     return [_tool(tool, f"{param}[{i}]") for i, tool in enumerate(a_list(value, param, 1024))]
 
 
@@ -33,8 +31,6 @@ def _tool(value: Any, param: str) -> Json:
 
 def checked_choice(value: Any, param: str) -> str | Json:
     """``auto``, ``none``, ``required`` or one function by name."""
-    if value is None:
-        return "auto"
     if isinstance(value, str):
         return one_of(value, param, ("auto", "none", "required"))
     if not isinstance(value, dict):

@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--module", action="append", default=[])
     parser.add_argument("--only", default="", help="words in the name of the bug")
-    parser.add_argument("--examples", type=int, default=150)
+    parser.add_argument("--examples", type=int, default=100)
     options = parser.parse_args(argv)
     lived = 0
     for name in modules(options.module):

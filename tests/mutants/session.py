@@ -180,7 +180,7 @@ MUTANTS = [
     Mutant(
         "a second default response begins",
         "session/responses.py",
-        "            self._owed = True\n        else:\n            self._ask(ResponseParams())",
+        "            self._owed = True\n        else:\n            self._owed = False\n            self._ask(ResponseParams())",
         "            pass\n        self._ask(ResponseParams())",
     ),
     Mutant(
@@ -206,6 +206,12 @@ MUTANTS = [
         "session/early.py",
         "        self.stop_preparing()\n        self._early = Early",
         "        self._early = Early",
+    ),
+    Mutant(
+        "an owed answer begins in the middle of a turn",
+        "session/responses.py",
+        "if self._owed and self.active is None and not self._core.user_speaks:",
+        "if self._owed and self.active is None:",
     ),
     Mutant(
         "metadata is not echoed",

@@ -151,7 +151,7 @@ ANY = st.recursive(
 KINDS = st.sampled_from([event["type"] for event in CORRECT]) | st.text(max_size=10)
 
 
-@settings(max_examples=int(os.getenv("ANTIPHON_EXAMPLES", "60")), deadline=None)
+@settings(max_examples=int(os.getenv("ANTIPHON_EXAMPLES", "25")), deadline=None)
 @given(st.lists(st.fixed_dictionaries({"type": KINDS}, optional={
     "session": ANY, "item": ANY, "item_id": ANY, "response": ANY, "audio": ANY, "event_id": ANY, "content_index": ANY,
     "audio_end_ms": ANY, "previous_item_id": ANY, "response_id": ANY,

@@ -83,6 +83,23 @@ def test_truncate_replaces_the_mark_up_and_down_and_is_clamped() -> None:
     assert WORDS.startswith(text) and len(text.split()) >= 5
 
 
+def test_what_follows_a_truncated_item_is_heard_at_once() -> None:
+    talk = Talk(Features(window_s=float("inf"), early=False), update={"turn_detection": None})
+    talk.command("response.create")
+    talk.make(talk.gen(), WORDS, 10)
+    talk.end(talk.gen())
+    talk.wait(2)
+    item_id = talk.check.items[-1]
+    talk.command("conversation.item.truncate", item_id=item_id, content_index=0, audio_end_ms=2_000)
+    talk.update(turn_detection={"type": "server_vad"})
+    talk.command("response.create")
+    talk.make(talk.gen(), WORDS, 10)
+    talk.wait(5)
+    talk.turn()
+    first, second = assistant(talk)
+    assert len(first.split()) == 2 and len(second.split()) == 5
+
+
 def test_a_mark_beyond_what_was_sent_does_not_count_what_comes_later() -> None:
     talk = Talk(Features(early=False))
     talk.turn()

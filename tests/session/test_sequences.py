@@ -153,6 +153,20 @@ def test_interrupt_response_false_lets_it_finish_and_answers_afterwards() -> Non
     assert kinds(events)[-3:] == ["response.done", "rate_limits.updated", "response.created"]
 
 
+def test_an_owed_answer_waits_while_the_user_speaks_again() -> None:
+    talk = Talk(update={"turn_detection": {"type": "server_vad", "interrupt_response": False}})
+    talk.turn()
+    first = talk.gen()
+    talk.make(first, "Going on.", 1)
+    talk.turn()
+    talk.say(10)
+    events = talk.end(first)
+    assert of(events, "response.done") and not of(events, "response.created"), "in the middle of a turn"
+    events = talk.hush(20)
+    assert len(of(events, "response.created")) == 1
+    assert len(talk.request.context) == 4, "one answer to both"
+
+
 def test_an_owed_answer_is_dropped_by_a_barge_in() -> None:
     talk = Talk(update={"turn_detection": {"type": "server_vad", "interrupt_response": False}})
     talk.turn()
