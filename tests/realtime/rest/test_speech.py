@@ -7,6 +7,7 @@ import base64
 import io
 import json
 import math
+import sys
 from typing import Any
 
 import httpx
@@ -176,3 +177,15 @@ async def test_a_text_only_pipeline_says_so(serve: Serve) -> None:
         error = (await server.http.post(URL, json=SAY)).json()["error"]
         assert error["code"] == "not_served_by_pipeline"
         assert "does not serve speech" in error["message"]
+
+
+async def test_without_pyav_the_extra_is_named_and_plain_formats_still_work(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    async with serve(said) as server:
+        error = (await server.http.post(URL, json=SAY)).json()["error"]
+        assert error["code"] == "not_installed"
+        assert "antiphon[local]" in error["message"]
+        assert (await server.http.post(URL, json={**SAY, "response_format": "wav"})).status_code == 200
+        assert not server.stub.live
