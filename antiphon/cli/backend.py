@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from antiphon.cli.console import downloads
@@ -14,6 +15,9 @@ from antiphon.pipelines.errors import ConfigError
 from antiphon.pipelines.placement import PipelineSpec
 from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.pipelines.runtime import LocalRuntime
+from antiphon.realtime.doors import OpenEar
+from antiphon.realtime.shell.runner import Ear
+from antiphon.session.events import SpeechScored
 from antiphon.settings import ServerSettings
 
 EXTRAS = {
@@ -83,6 +87,31 @@ def client_factory(settings: ServerSettings) -> Callable[[], Client]:
         return Client(ProcessRuntime(spec, max_requests=settings.max_requests))
 
     return make
+
+
+@contextmanager
+def ears(settings: ServerSettings) -> Iterator[OpenEar | None]:
+    """The ears of all conversations, in the door's own process; None when no conversations are served."""
+    if not settings.realtime:
+        yield None
+        return
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise ConfigError("conversations need ears: pip install 'antiphon[local]', or serve with --no-realtime")
+    from antiphon.pipelines.ears.ears import Ears, Score
+
+    shared = Ears()
+
+    def open_ear(on_score: Callable[[SpeechScored], None]) -> Ear:
+        def scored(scores: list[Score]) -> None:
+            for score in scores:
+                on_score(SpeechScored(score.end, score.p, score.loud))
+
+        return shared.open(scored)
+
+    try:
+        yield open_ear
+    finally:
+        shared.shut_down()
 
 
 def local_client(**roles: Any) -> Client:
