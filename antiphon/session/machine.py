@@ -91,7 +91,14 @@ class Session:
 
     @property
     def counts(self) -> Counter[str]:
-        """What happened, for metrics: early_started, early_won, early_resumed, early_stale, turns, interruptions ..."""
+        """What happened, for metrics.
+
+        turns_started, turns, turns_without_speech, interruptions, resumed, idle_timeouts; early_started and then one of
+        early_won, early_resumed (the user went on), early_stale (it fitted no more), early_failed; prepared;
+        transcript_guesses, transcript_guesses_wasted, partials, transcripts_failed; turn_scores, turn_scores_failed,
+        turn_scores_late (semantic_vad fell back to a fixed silence); responses, responses_cancelled, responses_failed;
+        context_items_trimmed; refused (client events).
+        """
         return self._core.counts
 
     @property

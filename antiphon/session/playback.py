@@ -6,6 +6,7 @@ Over WebSocket the client is taken to play at once and without gaps, on one time
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -20,8 +21,14 @@ class Ledger:
     until: float = 0.0
     sent: int = 0
     played: int = 0
-    marks: list[tuple[int, int]] = field(default_factory=list)
     exact: bool = True
+    _at: array[int] = field(default_factory=lambda: array("I"))  # marks, as two flat columns: an hour of speech has
+    _said: array[int] = field(default_factory=lambda: array("I"))  # tens of thousands of them
+
+    @property
+    def marks(self) -> list[tuple[int, int]]:
+        """(sample, text offset), both rising."""
+        return list(zip(self._at, self._said, strict=True))
 
     def send(self, samples: int, marks: tuple[tuple[int, int], ...], exact: bool, now: float) -> None:
         """``marks``: (sample, text offset), counted in this item; those that do not rise say nothing new."""
@@ -29,11 +36,12 @@ class Ledger:
         self.sent += samples
         self.exact = self.exact and exact
         for sample, offset in marks:
-            last = self.marks[-1] if self.marks else (0, 0)
+            last = (self._at[-1], self._said[-1]) if self._at else (0, 0)
             if sample > last[0] and offset >= last[1]:
-                self.marks.append((sample, offset))
-            elif sample == last[0] and offset > last[1] and self.marks:
-                self.marks[-1] = (sample, offset)
+                self._at.append(sample)
+                self._said.append(offset)
+            elif self._at and sample == last[0] and offset > last[1]:
+                self._said[-1] = offset
 
     def heard(self, now: float) -> int:
         if self.told:
@@ -52,14 +60,14 @@ class Ledger:
         """
         if sample <= 0:
             return 0
-        if not self.marks:
+        if not self._at:
             return word_end(text, len(text) * min(sample, self.sent) // self.sent) if self.sent else 0
-        k = bisect_right(self.marks, sample, key=lambda mark: mark[0])
-        before = self.marks[k - 1] if k else (0, 0)
-        if k == len(self.marks) or before[0] == sample:
+        k = bisect_right(self._at, sample)
+        before = (self._at[k - 1], self._said[k - 1]) if k else (0, 0)
+        if k == len(self._at) or before[0] == sample:
             offset = min(before[1], len(text))
             return offset if self.exact else word_end(text, offset)
-        after = self.marks[k]
+        after = (self._at[k], self._said[k])
         offset = before[1] + (after[1] - before[1]) * (sample - before[0]) // (after[0] - before[0])
         least = min(before[1], len(text)) if self.exact else 0
         return max(least, word_end(text, min(offset, len(text))))

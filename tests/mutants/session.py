@@ -162,8 +162,8 @@ MUTANTS = [
     Mutant(
         "idle time runs while the answer is being heard",
         "session/responses.py",
-        "if self._done_at is None or self.audible:",
-        "if self._done_at is None:",
+        "return max(self._done_at, self._listener.until)",
+        "return self._done_at",
     ),
     Mutant(
         "a guess for other samples becomes the transcript",

@@ -201,3 +201,18 @@ def test_old_speech_is_read_when_nobody_had_asked_for_its_text() -> None:
     talk.end(talk.gen())
     talk.turn(40)
     assert talk.check.owned[0] not in talk.check.kept
+
+
+def test_a_long_talk_stays_small() -> None:
+    """80 turns: what the shell must keep is bounded, and nothing of a turn outlives it."""
+    talk = Talk(Features(kept_audio_s=20.0), update={"transcription": {"model": "w"}})
+    for n in range(80):
+        talk.turn(20)
+        talk.transcribe(f"turn {n}")
+        talk.make(talk.gen(), "An answer.", 1)
+        talk.end(talk.gen())
+        talk.wait(1.5)
+    assert sum(b - a for a, b in talk.check.kept) <= 22 * 16_000
+    assert not talk.session.running and not talk.session.responses._running
+    assert len(talk.session.responses._listener._sounding) <= 1 and not talk.session.transcripts._readings
+    assert talk.session.deadline == 100.0 + 3_600
