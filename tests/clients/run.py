@@ -47,10 +47,11 @@ CLIENTS = (
 
 
 @contextlib.contextmanager
-def served(command: list[str]) -> Iterator[dict[str, str]]:
-    """A running server, as the environment variables that the scripts read."""
+def served(command: list[str], running_at: int | None = None) -> Iterator[dict[str, str]]:
+    """A server, started or (``running_at`` a port) found, as the environment variables that the scripts read."""
     cert, key = environment.certificate()
-    with serving.server(command) as port, serving.tls_twin(port, cert, key) as tls:
+    found = serving.server(command) if running_at is None else contextlib.nullcontext(running_at)
+    with found as port, serving.tls_twin(port, cert, key) as tls:
         yield {
             "ANTIPHON_URL": f"ws://127.0.0.1:{port}/v1/realtime",
             "ANTIPHON_HTTP_URL": f"http://127.0.0.1:{port}/v1",
@@ -93,11 +94,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", help="part of a client's title or script; may be given again")
     parser.add_argument("--stub", action="store_true", help="on stub models")
+    parser.add_argument("--port", type=int, help="of a server on this machine that runs already")
     parser.add_argument("--json", type=Path, help="write every check's outcome here")
     options = parser.parse_args()
     chosen = [c for c in CLIENTS if not options.only or any(o in f"{c.language}/{c.script} {c.title}" for o in options.only)]
     failed, results = 0, {}
-    with served(serving.STUB if options.stub else serving.REAL) as where:
+    with served(serving.STUB if options.stub else serving.REAL, options.port) as where:
         for client in chosen:
             began = time.monotonic()
             checks = results[client.title] = run(client, where)
