@@ -23,9 +23,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     host: str = "127.0.0.1"
     port: int = 8000
-    pipeline: Literal["local", "qwen3_omni"] = "local"
+    pipeline: Literal["", "local", "qwen3_omni"] = ""
+    """Empty: what ``model`` needs, without one "local"."""
     model: str = ""
     """A checkpoint folder, for pipelines that take one."""
+    preset: str = ""
+    """Where the stages of a checkpoint run; empty: on the CPU."""
     thinker: str = "local"
     """"local", "gguf:PATH", "hf:REPO/FILE", or "openai:URL#MODEL"."""
     transcriber: str = "local"

@@ -37,7 +37,9 @@ def require_extra(pipeline: str) -> None:
 def needed_weights(settings: ServerSettings, *, ears: bool = True) -> list[str]:
     """The named weights that these settings load."""
     names: list[str] = []
-    if settings.pipeline == "local":
+    if pipeline_of(settings) == "qwen3_omni":
+        names += ["whisper-base-ct2"] if settings.transcriber == "local" else []
+    else:
         from antiphon.pipelines.local.pipeline import DEFAULT_WEIGHTS
 
         roles = {"transcriber": settings.transcriber, "thinker": settings.thinker, "talker": settings.talker}
@@ -56,13 +58,19 @@ def fetch(names: list[str]) -> None:
             weights.ensure(name, progress)
 
 
+def pipeline_of(settings: ServerSettings) -> str:
+    """ "local" or "qwen3_omni"."""
+    return settings.pipeline or ("qwen3_omni" if settings.model else "local")
+
+
 def declare(settings: ServerSettings) -> PipelineSpec:
     """The declaration that these settings ask for; any process can build it. Raises ConfigError naming the setting."""
-    require_extra(settings.pipeline)
+    pipeline = pipeline_of(settings)
+    require_extra(pipeline)
     for name, folder in settings.weights.items():
         os.environ[weights.variable(name)] = folder  # the environment reaches the workers too
-    if settings.pipeline == "qwen3_omni":
-        raise ConfigError("pipeline 'qwen3_omni' cannot be served from the command line yet")
+    if pipeline == "qwen3_omni":
+        return _qwen(settings)
     if settings.model:
         raise ConfigError("--model is for pipelines that take a checkpoint folder; with 'local' use --thinker")
     roles = {
@@ -74,6 +82,24 @@ def declare(settings: ServerSettings) -> PipelineSpec:
         "processes": settings.processes,
     }
     return PipelineSpec("antiphon.pipelines.local.pipeline:build", roles)
+
+
+def _qwen(settings: ServerSettings) -> PipelineSpec:
+    if not settings.model:
+        raise ConfigError("pipeline 'qwen3_omni' needs --model FOLDER (a checkpoint)")
+    if settings.talker != "local":
+        raise ConfigError("pipeline 'qwen3_omni' has a talker of its own: --talker cannot be set")
+    args: dict[str, Any] = {
+        "folder": settings.model,
+        "speech": not settings.text_only,
+        "thinker": settings.thinker,
+        "transcriber": settings.transcriber,
+    }
+    if settings.preset:
+        args["preset"] = settings.preset
+    if settings.transcriber == "local":
+        require_extra("local")
+    return PipelineSpec("antiphon.pipelines.qwen3_omni.pipeline:build", args)
 
 
 def client_factory(settings: ServerSettings) -> Callable[[], Client]:
