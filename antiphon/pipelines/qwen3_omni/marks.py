@@ -33,7 +33,7 @@ class SpeechMarks:
                 self._mark(sample)
             self._weight += WIDE if wide else 1.0
             self._length += 1
-            self._at_boundary = char.isspace()
+            self._at_boundary = boundary
             if wide:
                 self._mark(sample)
 

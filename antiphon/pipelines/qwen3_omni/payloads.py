@@ -11,6 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.pipelines.local.prepared import Prepared as Clips
+
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
@@ -50,6 +52,8 @@ class Prepared(msgspec.Struct, frozen=True):
     videos: tuple[Patches, ...] = ()
     seconds_per_grid: tuple[float, ...] = ()
     audio_in_video: bool = False
+    clips: Clips | None = None
+    """What a transcriber reads, when a transcript is wanted."""
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -152,6 +156,11 @@ def without_media(prepared: Prepared) -> Prepared:
 def speech_only(prepared: Prepared) -> tuple[Speech, ...]:
     """The projection for the audio encoder."""
     return prepared.speech
+
+
+def clips_only(prepared: Prepared) -> Clips | None:
+    """The projection for the transcriber."""
+    return prepared.clips
 
 
 def pictures_only(prepared: Prepared) -> tuple[tuple[Patches, ...], tuple[Patches, ...]]:

@@ -2,7 +2,8 @@
 
     preprocessing -+-> audio_encoder -+-> mm_aggregate -> thinker -> decode      (text)
                    +-> image_encoder -+                        `--> talker_ar -> code2wav  (audio)
-                   `------------------+
+                   +------------------+
+                   `-> transcriber   (transcript: a side branch that never delays the thinker)
 
 Which stages a request opens follows from the request: an encoder that it brings nothing for is never opened, and the
 talker opens when the thinker has said its first token.
@@ -18,11 +19,13 @@ from typing import Any, Literal
 
 from antiphon.pipelines.errors import ConfigError, Refused, WeightError
 from antiphon.pipelines.graph import MAIN_PROCESS, PipelineConfig, StageConfig
-from antiphon.pipelines.info import PipelineInfo
+from antiphon.pipelines.info import PipelineInfo, Task
+from antiphon.pipelines.local.pipeline import Remote, parse_role
+from antiphon.pipelines.local.prepared import last_transcript
 from antiphon.pipelines.qwen3_omni import params, payloads
 from antiphon.pipelines.qwen3_omni.prompt_kinds import brings_audio, brings_pictures
 from antiphon.pipelines.requests import GenerateRequest
-from antiphon.pipelines.stage import Request
+from antiphon.pipelines.stage import CLIENT, Request
 
 Preset = Literal["cpu", "one_gpu", "two_gpus"]
 _HERE = "antiphon.pipelines.qwen3_omni"
@@ -45,18 +48,21 @@ class Spot:
 
 
 _MEDIA = Spot(lane="media")
+_EARS = Spot(lane="ears")
 _GPU_STAGES = ("image_encoder", "audio_encoder", "mm_aggregate", "thinker", "decode")
 PRESETS: Mapping[Preset, Mapping[str, Spot]] = {
     # Two torch lanes on few cores are slower than one: everything but decoding of media shares a lane.
-    "cpu": {"preprocessing": _MEDIA},
+    "cpu": {"preprocessing": _MEDIA, "transcriber": _EARS},
     "one_gpu": {
         "preprocessing": _MEDIA,
+        "transcriber": _EARS,
         **{name: Spot("thinker", "thinker", (0,)) for name in _GPU_STAGES},
         "talker_ar": Spot("voice", "voice", (0,)),
         "code2wav": Spot("voice", "voice", (0,)),
     },
     "two_gpus": {
         "preprocessing": _MEDIA,
+        "transcriber": _EARS,
         **{name: Spot("thinker", "thinker", (0,)) for name in _GPU_STAGES},
         "talker_ar": Spot("voice", "voice", (1,)),
         "code2wav": Spot("voice", "voice", (1,)),
@@ -70,36 +76,54 @@ def build(
     *,
     speech: bool = True,
     preset: Preset = "cpu",
+    thinker: str = "local",
+    transcriber: str = "",
     name: str = "qwen3-omni",
     stage_args: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> PipelineConfig:
-    """The pipeline over the checkpoint in ``folder``. ``stage_args`` adds factory arguments to stages by name.
+    """The pipeline over the checkpoint in ``folder``.
 
-    Raises WeightError for a folder that is no Qwen3-Omni checkpoint, ConfigError for an unknown preset or stage name.
+    ``thinker``: "local", ``openai:URL#MODEL`` (a running SGLang server) or "sglang" (its engine in this process).
+    ``transcriber``: "" for none, "local" for Whisper, ``openai:URL#MODEL``. ``stage_args`` adds factory arguments by stage.
+    Raises WeightError for a folder that is no Qwen3-Omni checkpoint, ConfigError naming a preset, flag or stage name.
     Nothing heavy is imported and no weight is read here.
     """
     if preset not in PRESETS:
         raise ConfigError(f"preset {preset!r} is not one of {', '.join(PRESETS)}")
     voices = speakers(folder) if speech else ()
-    stages = [_placed(stage, PRESETS[preset].get(stage.name, Spot()), folder) for stage in _stages(speech)]
+    stages = _stages(speech, bool(transcriber))
+    stages = [_placed(stage, PRESETS[preset].get(stage.name, Spot()), folder) for stage in stages]
+    stages = [_played(stage, thinker, transcriber) for stage in stages]
     extra = dict(stage_args or {})
     if unknown := sorted(extra.keys() - {s.name for s in stages}):
         raise ConfigError(f"stage_args names an unknown stage {unknown[0]!r}")
     stages = [replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})}) for s in stages]
-    terminals = ("text", "audio") if speech else ("text",)
-    info = PipelineInfo(
+    elsewhere = thinker not in ("", "local")
+    info = _info(name, Path(folder).name, voices, speech, bool(transcriber), elsewhere)
+    return PipelineConfig(name, "preprocessing", stages, info=info, check=Check(voices, bool(transcriber), elsewhere))
+
+
+def _info(name: str, model: str, voices: tuple[str, ...], speech: bool, hears: bool, elsewhere: bool) -> PipelineInfo:
+    made = ("text", *(("audio",) if speech else ()), *(("transcript",) if hears else ()))
+    terminals: dict[Task, tuple[str, ...]] = {"chat": made}
+    inputs: dict[Task, tuple[str, ...]] = {"chat": ("text",) if elsewhere else ("text", "audio", "image", "video")}
+    if hears:
+        terminals["transcription"], inputs["transcription"] = ("transcript",), ("audio",)
+    return PipelineInfo(
         name=name,
-        model=Path(folder).name,
-        models={"thinker": Path(folder).name, **({"talker": Path(folder).name} if speech else {})},
-        terminals={"chat": terminals},
-        inputs={"chat": ("text", "audio", "image", "video")},
+        model=model,
+        models={"thinker": model, **({"talker": model} if speech else {})},
+        terminals=terminals,
+        inputs=inputs,
         voices=voices,
         languages=("en", "zh", "fr", "de", "ru", "it", "es", "pt", "ja", "ko") if speech else (),
-        early_responses=True,
+        early_responses=not elsewhere,
         context_tokens=8192,
-        notes=("not verified on a GPU", "real weights were never run here: checked on a random model of the same layout"),
+        notes=(
+            "not verified on a GPU",
+            "published weights were never run: checked on a random model of the same layout",
+        ),
     )
-    return PipelineConfig(name, "preprocessing", stages, info=info, check=Check(voices))
 
 
 def speakers(folder: str) -> tuple[str, ...]:
@@ -115,13 +139,23 @@ def speakers(folder: str) -> tuple[str, ...]:
 class Check:
     """Refuses at submit what no stage should see."""
 
-    def __init__(self, voices: Sequence[str]) -> None:
+    def __init__(self, voices: Sequence[str], transcribes: bool, elsewhere: bool) -> None:
         self.voices = tuple(voices)
+        self.transcribes = transcribes
+        self.elsewhere = elsewhere
 
     def __call__(self, request: Request) -> None:
         body: GenerateRequest = request.body
+        if body.task == "transcription" and self.transcribes:
+            return
         if body.task != "chat":
             raise Refused(f"this pipeline does not serve {body.task}", code="unsupported_value")
+        if self.elsewhere and (brings_audio(body) or brings_pictures(body)):
+            raise Refused(
+                "prompts with media are not supported with a thinker outside: speech needs its hidden states there",
+                code="unsupported_value",
+                param="messages",
+            )
         if request.kind != "generate":
             raise Refused("this pipeline prepares nothing ahead", code="unsupported_value")
         if body.tools and body.tool_choice.mode != "none":
@@ -141,8 +175,12 @@ class Check:
 
 
 def entry_route(request: Request) -> tuple[str, ...]:
-    """The encoders that this request brings something for, and the aggregate."""
+    """The encoders that this request brings something for, and the aggregate; the transcriber, if it is asked."""
+    if request.body.task == "transcription":
+        return ("transcriber",)
     route = ["mm_aggregate"]
+    if "transcript" in request.terminals:
+        route.append("transcriber")
     if brings_audio(request.body):
         route.append("audio_encoder")
     if brings_pictures(request.body):
@@ -157,19 +195,20 @@ def merge(request: Request, results: Mapping[str, Any]) -> Any:
     return merged(request, results)
 
 
-def _stages(speech: bool) -> list[StageConfig]:
+def _stages(speech: bool, hears: bool) -> list[StageConfig]:
     thinker_to = ("decode", "talker_ar") if speech else ("decode",)
     common: dict[str, Any] = {"max_open": MAX_OPEN, "max_batch": MAX_OPEN}
     stages = [
         StageConfig(
             name="preprocessing",
             factory=f"{_HERE}.preprocessing:Preprocessing",
-            next=("audio_encoder", "image_encoder", "mm_aggregate"),
+            next=("audio_encoder", "image_encoder", "mm_aggregate", *(("transcriber",) if hears else ())),
             route_fn=entry_route,
             project_payload={
                 "audio_encoder": payloads.speech_only,
                 "image_encoder": payloads.pictures_only,
                 "mm_aggregate": payloads.without_media,
+                **({"transcriber": payloads.clips_only} if hears else {}),
             },
             max_open=MAX_OPEN,
         ),
@@ -198,15 +237,44 @@ def _stages(speech: bool) -> list[StageConfig]:
             ),
             StageConfig(name="code2wav", factory=f"{_HERE}.code2wav:Code2Wav", terminal="audio", credits=8, **common),
         ]
+    if hears:
+        stages.append(
+            StageConfig(
+                name="transcriber",
+                factory="antiphon.pipelines.local.transcriber:Transcriber",
+                terminal="transcript",
+                project_payload={CLIENT: last_transcript},
+                side=True,
+                max_open=64,
+                max_batch=4,
+            )
+        )
     return stages
 
 
-_PLAIN = frozenset(("preprocessing", "mm_aggregate", "decode"))
-"""Stages that hold no weights."""
+def _played(stage: StageConfig, thinker: str, transcriber: str) -> StageConfig:
+    """The stage with who plays it: this checkpoint, a server, an engine of another kind."""
+    if stage.name == "thinker" and thinker not in ("", "local"):
+        args: dict[str, Any] = {"folder": stage.factory_args["folder"]}
+        if thinker != "sglang":
+            spec = parse_role("thinker", thinker)
+            if not isinstance(spec, Remote):
+                raise ConfigError(f"--thinker {thinker!r}: this pipeline knows local, sglang and openai:URL#MODEL")
+            args |= {"url": spec.url, "model_name": spec.model}
+        lane = "remote_mind" if thinker != "sglang" else "sglang"
+        return replace(stage, factory=f"{_HERE}.sglang_thinker:SglangThinker", factory_args=args, lane=lane)
+    if stage.name == "transcriber" and isinstance(spec := parse_role("transcriber", transcriber), Remote):
+        factory = "antiphon.pipelines.engines.openai.transcriber:OpenAITranscriber"
+        return replace(stage, factory=factory, factory_args={"url": spec.url, "model": spec.model}, lane="remote_ears")
+    return stage
+
+
+_PLAIN = frozenset(("preprocessing", "mm_aggregate", "decode", "transcriber"))
+"""Stages that run on no device of their own."""
 
 
 def _placed(stage: StageConfig, spot: Spot, folder: str) -> StageConfig:
-    args: dict[str, Any] = {"folder": folder}
+    args: dict[str, Any] = {} if stage.name == "transcriber" else {"folder": folder}
     if stage.name not in _PLAIN:
         args["device"] = spot.device
     gpu = () if stage.name in _PLAIN else spot.gpu

@@ -11,9 +11,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 from transformers import WhisperFeatureExtractor
 
 from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.local.prepared import Prepared as Clips
+from antiphon.pipelines.local.preprocessing import audio_parts, decode
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.detokenizer import read_tokenizer
 from antiphon.pipelines.qwen3_omni.media import audio, pictures, video
@@ -71,10 +74,13 @@ class Preprocessing(AsyncStage):
         self._running: dict[str, asyncio.Future[Item]] = {}
 
     async def run(self, request: Request, inputs: GenerateRequest, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
-        yield Output(await self.prepare(inputs), result=True)
+        yield Output(await self.prepare(inputs, "transcript" in request.terminals), result=True)
 
-    async def prepare(self, request: GenerateRequest) -> Prepared:
-        """Raises Refused naming the item and the limit."""
+    async def prepare(self, request: GenerateRequest, transcript: bool = False) -> Prepared:
+        """``transcript``: also what a transcriber reads. Raises Refused naming the item and the limit."""
+        clips = await self._clips(request) if transcript or request.task == "transcription" else None
+        if request.task == "transcription":
+            return Prepared(np.zeros(0, np.int64), clips=clips)
         sampling = Sampling().changed(stage_params(request, "media"))
         parts = media_parts(request.messages)
         if len(parts) > self.budget.items:
@@ -91,7 +97,10 @@ class Preprocessing(AsyncStage):
         films = tuple(i.film for i in items if i.film is not None)
         seconds = tuple(i.seconds_per_grid for i in items if i.film is not None)
         expanded = self.writer.expand(ids, speech, images, films, seconds, tracks)
-        return Prepared(expanded, speech, images, films, seconds, any(tracks))
+        return Prepared(expanded, speech, images, films, seconds, any(tracks), clips)
+
+    async def _clips(self, request: GenerateRequest) -> Clips:
+        return await self._in_thread(lambda: Clips(request, tuple(decode(part) for part in audio_parts(request))))
 
     async def _item(self, name: str, part: Part, sampling: Sampling) -> Item:
         """One medium, decoded once however many requests ask for it at the same time."""

@@ -37,13 +37,17 @@ class StopScan:
         return safe
 
     def _release(self, keep: int) -> list[int]:
-        """Tokens from the front as long as ``keep`` characters stay behind."""
-        safe = []
+        """Tokens from the front as long as ``keep`` characters stay behind. The parts of one character go together."""
+        count = 0
         left = sum(len(piece) for _, piece in self._held)
-        while self._held and left - len(self._held[0][1]) >= keep:
-            token, piece = self._held.pop(0)
+        for i, (_, piece) in enumerate(self._held):
             left -= len(piece)
-            safe.append(token)
+            if left < keep:
+                break
+            if piece:
+                count = i + 1
+        safe = [token for token, _ in self._held[:count]]
+        del self._held[:count]
         return safe
 
 

@@ -1,0 +1,203 @@
+"""Text: characters from tokens, stop strings that are never shown, marks, parameters by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from antiphon.pipelines.engines.torch.paged import PAGE, PagedCache
+from antiphon.pipelines.engines.torch.place import Place
+from antiphon.pipelines.engines.torch.sampling import Sampler, choose
+from antiphon.pipelines.engines.torch.sampling import Sampling as Parameters
+from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.outputs import Mark
+from antiphon.pipelines.qwen3_omni import params
+from antiphon.pipelines.qwen3_omni.detokenizer import Detokenizer, read_tokenizer
+from antiphon.pipelines.qwen3_omni.marks import CHARACTERS_PER_SECOND, SpeechMarks
+from antiphon.pipelines.qwen3_omni.stops import StopScan
+from antiphon.pipelines.requests import GenerateRequest, Sampling, Voice
+from tests.qwen3_omni.driver import Bench
+
+Ask = Callable[..., GenerateRequest]
+TRICKY = "Grüße, 你好! 🎉🎉 naïve — «ok»\n\tdone"
+
+
+def test_characters_come_whole_and_all(folder: str) -> None:
+    tok = read_tokenizer(folder)
+    ids = tok.encode(TRICKY)
+    assert len(ids) > len("Grüße")  # bytes of the rarer characters are tokens of their own
+    text = Detokenizer(tok)
+    pieces = [text.add(i) for i in ids]
+    assert "".join(pieces) + text.flush() == TRICKY
+    assert all("\ufffd" not in piece for piece in pieces)
+
+
+def test_what_is_broken_at_the_end_is_shown_as_such(folder: str) -> None:
+    tok = read_tokenizer(folder)
+    ids = tok.encode("a🎉")[:-1]
+    text = Detokenizer(tok)
+    assert "".join(map(text.add, ids)) == "a" and text.flush() == "\ufffd"
+    assert text.flush() == ""
+
+
+def test_special_tokens_are_silent(folder: str) -> None:
+    tok = read_tokenizer(folder)
+    text = Detokenizer(tok)
+    ids = [*tok.encode("a"), tok.convert_tokens_to_ids("<tts_pad>"), *tok.encode("b")]
+    assert "".join(map(text.add, ids)) + text.flush() == "ab"
+
+
+@pytest.mark.parametrize(
+    ("said", "stops", "shown"),
+    [
+        ("the quick brown fox", ("brown",), "the quick "),
+        ("the quick brown fox", ("own f", "fox"), "the quick br"),
+        ("the the that", ("thx", "hat"), "the the t"),
+        ("the quick brown fox", ("cat",), "the quick brown fox"),
+        ("aaab", ("aab",), "a"),
+        ("the end", ("end of it",), "the end"),
+    ],
+)
+def test_stop_strings(folder: str, said: str, stops: tuple[str, ...], shown: str) -> None:
+    """Wherever the tokens cut it: letter by letter here."""
+    tok = read_tokenizer(folder)
+    ids = [i for letter in said for i in tok.encode(letter)]
+    scan = StopScan(stops, Detokenizer(tok))
+    sent: list[int] = []
+    for token in ids:
+        sent += scan.push(token)
+        assert shown.startswith(tok.decode(sent))
+        if scan.hit is not None:
+            break
+    else:
+        sent += scan.flush()
+    assert tok.decode(sent) + (scan.hit or "") == shown
+
+
+def test_a_stop_string_is_neither_shown_nor_spoken(bench: Bench, ask: Ask, expected: Callable[[str], Any]) -> None:
+    tok = bench.decode.tokenizer
+    answer = expected("text")
+    whole = tok.decode(answer.tokens)
+    stop = whole[4:7]
+    asked = ask("text", sampling=Sampling(max_tokens=12, stop=(stop,)))
+    made = bench.run([asked])["text"]
+    assert made.text == whole[: whole.index(stop)]
+    assert made.finished is not None and made.finished.reason == "stop"
+    assert made.text.startswith(tok.decode(made.tokens))
+
+
+def test_marks_are_paced_words_and_end_with_the_speech() -> None:
+    marks = SpeechMarks()
+    marks.hand_over("One two ", 0)
+    marks.hand_over("three", 1920)
+    second = int(24_000 / CHARACTERS_PER_SECOND)
+    assert marks.until(3 * second - 1) == ()
+    assert marks.until(3 * second) == (Mark(3 * second, 3),)  # "One", after three characters at the pace
+    assert marks.until(100_000) == (Mark(7 * second, 7),)  # "three" is not known to be said: its word has not ended
+    assert marks.end(120_000) == (Mark(120_000, 13),)
+    # Text that was handed over late was said late, however few its characters.
+    late = SpeechMarks()
+    late.hand_over("a b", 50_000)
+    assert late.until(49_999) == () and late.until(50_000) == (Mark(50_000, 1),)
+    wide = SpeechMarks()
+    wide.hand_over("你好", 0)
+    assert [m.text_offset for m in wide.until(24_000)] == [1, 2]
+    assert SpeechMarks().end(0) == ()
+
+
+def test_parameters_by_name(ask: Ask) -> None:
+    assert params.thinker_params(ask("text"), {}).sampling.temperature == 0
+    assert params.thinker_params(ask("text", sampling=Sampling(top_p=0.5)), {}).sampling.temperature == 1.0
+    ours = {"temperature": 0.7, "top_k": 20}
+    kept = params.thinker_params(ask("text", sampling=Sampling(top_p=0.5)), ours).sampling
+    assert (kept.temperature, kept.top_k, kept.top_p) == (0.7, 20, 0.5)
+    last = params.thinker_params(ask("text", sampling=Sampling(temperature=0.5), thinker={"temperature": 0.1}), ours)
+    assert last.sampling.temperature == 0.1
+    plain = GenerateRequest(id="p", task="chat", terminals=("audio",), sampling=Sampling(seed=5))
+    spoken = params.talker_params(plain)
+    assert spoken.sampling == Parameters(0.9, 50, 1.0, 1.05, 5) and spoken.max_frames == 4096
+    assert params.thinker_params(plain, {}).max_tokens == 1024
+    aliased = GenerateRequest(id="p", task="chat", terminals=("audio",), stage_params={"talker_ar": {"top_k": 7}})
+    params.check_stage_params(aliased)
+    assert params.talker_params(aliased).sampling.top_k == 7
+    for name, value in (("temperature", "hot"), ("top_p", 1.5), ("top_k", 0.5), ("seed", True), ("max_tokens", 0.5)):
+        with pytest.raises(Refused, match=name):
+            params.talker_params(ask("text", talker={name: value}))
+    with pytest.raises(Refused, match="stop_token_ids"):
+        params.thinker_params(ask("text", thinker={"stop_token_ids": ["x"]}), {})
+    with pytest.raises(Refused, match="chunk_frames must be an integer from 1 to 300"):
+        params.chunking(ask("text", code2wav={"chunk_frames": 0}), 2, 10)
+
+
+def test_voices() -> None:
+    def asked(name: str) -> GenerateRequest:
+        return GenerateRequest(id="v", task="chat", terminals=("audio",), voice=Voice(name))
+
+    voices = ("ethan", "aiden")
+    assert params.speaker(asked("default"), voices) == "ethan"
+    assert params.speaker(asked("AIDEN"), voices) == "aiden"
+    with pytest.raises(Refused, match="'Bob' is not one of ethan, aiden"):
+        params.speaker(asked("Bob"), voices)
+
+
+def test_each_row_draws_by_itself() -> None:
+    """A row's draws are those it makes alone, whoever its neighbours are; greedy rows draw nothing."""
+    torch.manual_seed(0)
+    logits = [torch.randn(3, 50) for _ in range(6)]
+    device = torch.device("cpu")
+    sampled = Parameters(0.9, 20, 0.9, 1.1, seed=11)
+
+    def alone() -> list[int]:
+        sampler = Sampler(sampled, 50, device)
+        return [choose(step[1:2], [sampler])[0] for step in logits]
+
+    mixed = [Sampler(Parameters(1.0, seed=3), 50, device), Sampler(sampled, 50, device), Sampler(Parameters(), 50, device)]
+    together = [choose(step, mixed) for step in logits]
+    assert [row[1] for row in together] == alone() == alone()
+    assert [row[2] for row in together] == [int(step[2].argmax()) for step in logits]
+    assert len({tuple(alone()), tuple(row[0] for row in together)}) == 2
+
+
+def test_suppressed_and_restricted_ids_are_never_drawn() -> None:
+    sampler = Sampler(Parameters(2.0, top_k=3, seed=1), 10, torch.device("cpu"))
+    suppressed = torch.zeros(10, dtype=torch.bool)
+    suppressed[9] = True
+    scores = torch.arange(10.0)[None]
+    assert {choose(scores, [sampler], suppressed)[0] for _ in range(200)} == {6, 7, 8}
+    narrow = Sampler(Parameters(1.0, top_p=1e-6, seed=1), 10, torch.device("cpu"))
+    assert {choose(scores, [narrow])[0] for _ in range(20)} == {9}
+
+
+def test_pages_are_promised_and_given_back() -> None:
+    cache = PagedCache(4 * PAGE, Place.of("cpu"))
+    one, two = cache.open(2 * PAGE), cache.open(PAGE + 1)
+    assert cache.promised == 4 and not cache.can_hold(1)
+    keys = torch.arange(2 * PAGE, dtype=torch.float32).view(2, 1, PAGE, 1)
+    step = cache.begin([one, two], PAGE)
+    step.update(keys, keys, 0)
+    step.finish()
+    step = cache.begin([one], 1)
+    held, _ = step.update(torch.full((1, 1, 1, 1), -1.0), torch.zeros(1, 1, 1, 1), 0)
+    step.finish()
+    # Row one sees its own page and its new token, no more: the mask ends there.
+    assert held[0, 0, : PAGE + 1, 0].tolist() == [*range(PAGE), -1]
+    assert step.mask[0, 0, 0].tolist() == [True] * (PAGE + 1) + [False] * (PAGE - 1)
+    cache.close(one)
+    cache.close(one)
+    assert cache.promised == 2 and cache.can_hold(2 * PAGE)
+    with pytest.raises(RuntimeError, match="promised"):
+        cache.begin([two], 2 * PAGE)
+
+
+def test_the_context_is_a_limit_by_name(folder: str, ask: Ask) -> None:
+    small = Bench(folder, context=40, kv_tokens=64)
+    made = small.run([ask("text", terminals=("text",))])["text"]
+    assert made.finished is not None and made.finished.prompt_tokens + made.finished.completion_tokens <= 40
+    with pytest.raises(Refused, match="context is 40"):
+        small.run([ask("audio", terminals=("text",))])
+    # Two that do not fit together are served one after the other.
+    both = small.run([ask("text", id="a", terminals=("text",)), ask("text", id="b", terminals=("text",))])
+    assert both["a"].text == both["b"].text == made.text
