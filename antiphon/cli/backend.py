@@ -79,9 +79,8 @@ def declare(settings: ServerSettings) -> PipelineSpec:
         "talker": settings.talker,
         "fallback": settings.fallback,
         "text_only": settings.text_only,
-        "processes": settings.processes,
     }
-    return PipelineSpec("antiphon.pipelines.local.pipeline:build", roles)
+    return _cut("antiphon.pipelines.local.pipeline:build", roles, settings)
 
 
 def _qwen(settings: ServerSettings) -> PipelineSpec:
@@ -99,7 +98,11 @@ def _qwen(settings: ServerSettings) -> PipelineSpec:
         args["preset"] = settings.preset
     if settings.transcriber == "local":
         require_extra("local")
-    return PipelineSpec("antiphon.pipelines.qwen3_omni.pipeline:build", args)
+    return _cut("antiphon.pipelines.qwen3_omni.pipeline:build", args, settings)
+
+
+def _cut(builder: str, args: dict[str, Any], settings: ServerSettings) -> PipelineSpec:
+    return PipelineSpec("antiphon.pipelines.splits:build", {"builder": builder, "args": args, "split": settings.processes})
 
 
 def client_factory(settings: ServerSettings) -> Callable[[], Client]:
@@ -109,7 +112,7 @@ def client_factory(settings: ServerSettings) -> Callable[[], Client]:
 
     def make() -> Client:
         if settings.processes == "one":
-            return Client(LocalRuntime(spec.build().in_one_process(), max_requests=settings.max_requests))
+            return Client(LocalRuntime(spec.build(), max_requests=settings.max_requests))
         return Client(ProcessRuntime(spec, max_requests=settings.max_requests))
 
     return make

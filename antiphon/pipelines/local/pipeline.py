@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from antiphon.pipelines.errors import ConfigError, Refused
 from antiphon.pipelines.graph import PipelineConfig, StageConfig
@@ -32,8 +32,6 @@ DEFAULT_WEIGHTS = {
     "talker": "hibari-heart",
 }
 """Role -> the named weight that plays it here."""
-Processes = Literal["one", "split", "apart"]
-"""Every lane in this process; the models in one of their own; every stage apart."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,6 @@ def build(
     talker: str = "local",
     fallback: bool = False,
     text_only: bool = False,
-    processes: Processes = "one",
 ) -> PipelineConfig:
     """The declaration. ``text_only`` leaves the voice out: it is never loaded. Raises ConfigError naming the flag."""
     roles = {
@@ -106,9 +103,8 @@ def build(
         "thinker": parse_role("thinker", thinker),
         "talker": parse_role("talker", talker),
     }
-    placed = Placed(processes)
     stages = [
-        placed.stage(
+        _stage(
             "preprocessing",
             "front",
             factory=f"{HERE}.preprocessing:Preprocessing",
@@ -117,12 +113,12 @@ def build(
             max_open=64,
             max_batch=1,
         ),
-        placed.transcriber(roles["transcriber"]),
-        placed.thinker(roles["thinker"], fallback, text_only),
-        placed.stage("decode", "mind", factory=f"{HERE}.decode:Decode", terminal="text", max_open=64, credits=TOKEN_CREDITS),
+        _transcriber(roles["transcriber"]),
+        _thinker(roles["thinker"], fallback, text_only),
+        _stage("decode", "mind", factory=f"{HERE}.decode:Decode", terminal="text", max_open=64, credits=TOKEN_CREDITS),
     ]
     if not text_only:
-        stages += placed.voice(roles["talker"])
+        stages += _voice(roles["talker"])
     remote_voice = isinstance(roles["talker"], Remote)
     terminals = ("text", "transcript") if text_only else ("text", "audio", "transcript")
     info = PipelineInfo(
@@ -151,104 +147,97 @@ def _model_name(role: str, spec: Remote | str | None) -> str:
     return {"transcriber": "whisper-base", "thinker": DEFAULT_THINKER, "talker": "hibari-heart"}[role]
 
 
-class Placed:
-    """Stages with their lane and process for one of the three placements."""
+def _stage(name: str, lane: str, **fields: Any) -> StageConfig:
+    return StageConfig(name=name, lane=lane, **fields)
 
-    def __init__(self, processes: Processes) -> None:
-        self.processes = processes
 
-    def stage(self, name: str, lane: str, **fields: Any) -> StageConfig:
-        if self.processes == "apart":
-            return StageConfig(name=name, lane=name, process=name, **fields)
-        return StageConfig(name=name, lane=lane, process="main" if self.processes == "one" else "model", **fields)
-
-    def transcriber(self, spec: Remote | str | None) -> StageConfig:
-        fields: dict[str, Any] = {
-            "next": ("thinker",),
-            "terminal": "transcript",
-            "project_payload": {CLIENT: last_transcript},
-        }
-        if isinstance(spec, Remote):
-            return self.stage(
-                "transcriber",
-                "remote_ears",
-                factory="antiphon.pipelines.engines.openai.transcriber:OpenAITranscriber",
-                factory_args={"url": spec.url, "model": spec.model},
-                max_open=64,
-                **fields,
-            )
-        return self.stage("transcriber", "mind", factory=f"{HERE}.transcriber:Transcriber", max_open=64, max_batch=4, **fields)
-
-    def thinker(self, spec: Remote | str | None, fallback: bool, text_only: bool) -> StageConfig:
-        fields: dict[str, Any] = {
-            "stream_to": ("decode",) if text_only else ("decode", "segmenter"),
-            "merge_fn": merge_transcripts,
-            "credits": TOKEN_CREDITS,
-            "prepares": True,
-        }
-        if isinstance(spec, Remote):
-            return self.stage(
-                "thinker",
-                "remote_mind",
-                factory="antiphon.pipelines.engines.openai.thinker:OpenAIThinker",
-                factory_args={"url": spec.url, "model": spec.model, "fallback": fallback},
-                max_open=64,
-                **fields,
-            )
-        return self.stage(
-            "thinker",
-            "mind",
-            factory=f"{HERE}.thinker_factory:make_thinker",
-            factory_args={"model": spec or "", "context": CONTEXT_TOKENS},
-            max_open=16,
-            max_batch=16,
+def _transcriber(spec: Remote | str | None) -> StageConfig:
+    fields: dict[str, Any] = {
+        "next": ("thinker",),
+        "terminal": "transcript",
+        "project_payload": {CLIENT: last_transcript},
+    }
+    if isinstance(spec, Remote):
+        return _stage(
+            "transcriber",
+            "remote_ears",
+            factory="antiphon.pipelines.engines.openai.transcriber:OpenAITranscriber",
+            factory_args={"url": spec.url, "model": spec.model},
+            max_open=64,
             **fields,
         )
+    return _stage("transcriber", "mind", factory=f"{HERE}.transcriber:Transcriber", max_open=64, max_batch=4, **fields)
 
-    def voice(self, spec: Remote | str | None) -> list[StageConfig]:
-        if isinstance(spec, Remote):
-            segmenter = self.stage(
-                "segmenter",
-                "voice",
-                factory=f"{HERE}.segmenter:Segmenter",
-                factory_args={"any_voice": True},
-                stream_to=("talker",),
-                max_open=64,
-                credits=4,
-            )
-            talker = self.stage(
-                "talker",
-                "remote_voice",
-                factory="antiphon.pipelines.engines.openai.talker:OpenAITalker",
-                factory_args={"url": spec.url, "model": spec.model},
-                start_on={"segmenter": 1},
-                terminal="audio",
-                max_open=64,
-                credits=8,
-            )
-            return [segmenter, talker]
-        return [
-            self.stage(
-                "segmenter", "voice", factory=f"{HERE}.segmenter:Segmenter", stream_to=("talker",), max_open=64, credits=4
-            ),
-            self.stage(
-                "talker",
-                "voice",
-                factory=f"{HERE}.talker:Talker",
-                stream_to=("code2wav",),
-                start_on={"segmenter": 1},
-                max_open=32,
-                max_batch=1,
-                credits=1,
-            ),
-            self.stage(
-                "code2wav",
-                "voice",
-                factory=f"{HERE}.code2wav:Code2Wav",
-                start_on={"talker": 1},
-                terminal="audio",
-                max_open=32,
-                max_batch=4,
-                credits=8,
-            ),
-        ]
+
+def _thinker(spec: Remote | str | None, fallback: bool, text_only: bool) -> StageConfig:
+    fields: dict[str, Any] = {
+        "stream_to": ("decode",) if text_only else ("decode", "segmenter"),
+        "merge_fn": merge_transcripts,
+        "credits": TOKEN_CREDITS,
+        "prepares": True,
+    }
+    if isinstance(spec, Remote):
+        return _stage(
+            "thinker",
+            "remote_mind",
+            factory="antiphon.pipelines.engines.openai.thinker:OpenAIThinker",
+            factory_args={"url": spec.url, "model": spec.model, "fallback": fallback},
+            max_open=64,
+            **fields,
+        )
+    return _stage(
+        "thinker",
+        "mind",
+        factory=f"{HERE}.thinker_factory:make_thinker",
+        factory_args={"model": spec or "", "context": CONTEXT_TOKENS},
+        max_open=16,
+        max_batch=16,
+        **fields,
+    )
+
+
+def _voice(spec: Remote | str | None) -> list[StageConfig]:
+    if isinstance(spec, Remote):
+        segmenter = _stage(
+            "segmenter",
+            "voice",
+            factory=f"{HERE}.segmenter:Segmenter",
+            factory_args={"any_voice": True},
+            stream_to=("talker",),
+            max_open=64,
+            credits=4,
+        )
+        talker = _stage(
+            "talker",
+            "remote_voice",
+            factory="antiphon.pipelines.engines.openai.talker:OpenAITalker",
+            factory_args={"url": spec.url, "model": spec.model},
+            start_on={"segmenter": 1},
+            terminal="audio",
+            max_open=64,
+            credits=8,
+        )
+        return [segmenter, talker]
+    return [
+        _stage("segmenter", "voice", factory=f"{HERE}.segmenter:Segmenter", stream_to=("talker",), max_open=64, credits=4),
+        _stage(
+            "talker",
+            "voice",
+            factory=f"{HERE}.talker:Talker",
+            stream_to=("code2wav",),
+            start_on={"segmenter": 1},
+            max_open=32,
+            max_batch=1,
+            credits=1,
+        ),
+        _stage(
+            "code2wav",
+            "voice",
+            factory=f"{HERE}.code2wav:Code2Wav",
+            start_on={"talker": 1},
+            terminal="audio",
+            max_open=32,
+            max_batch=4,
+            credits=8,
+        ),
+    ]
