@@ -69,6 +69,12 @@ class Response:
         self._text_tokens = 0
         self._progress_at = 0.0
 
+    @property
+    def called(self) -> bool:
+        """Its calls are complete and nothing else of it is: clients send the results without waiting for its end."""
+        calls = [o.item.wire["type"] == "function_call" and not o.open for o in self.outputs]
+        return bool(calls) and all(calls)
+
     def wire(self, details: Json | None = None) -> Json:
         ended = self.status != "in_progress"
         return {

@@ -9,7 +9,7 @@ from antiphon.session.context import Context
 from antiphon.session.conversation import Conversation, Item
 from antiphon.session.core import Core
 from antiphon.session.early import Anticipation, Made
-from antiphon.session.errors import ContextOverflow, Refused
+from antiphon.session.errors import ContextOverflow, Refused, refusal
 from antiphon.session.events import (
     Abort,
     AudioMade,
@@ -19,6 +19,7 @@ from antiphon.session.events import (
     Generate,
     Json,
     Played,
+    Send,
     TextMade,
 )
 from antiphon.session.listener import Listener
@@ -39,6 +40,7 @@ class Responses:
         self._running: dict[str, Response] = {}  # by generation
         self._listener = Listener(core, conversation)
         self._resumption = Resumption(core)
+        self._next: tuple[ResponseParams, str | None] | None = None  # asked for a moment before its time
         self._owed = False  # a turn ended while a response ran that must not be interrupted
         self._done_at: float | None = None  # the last default response ended, and nothing has happened since
         self.active: Response | None = None
@@ -55,13 +57,12 @@ class Responses:
         params = checked_params(
             event.get("response"), core.features, output["format"], output["voice"] if self.spoken else None
         )
-        if self.active and not params.aside:
-            raise Refused(
-                f"Conversation already has an active response in progress: {self.active.id}. Wait until the response "
-                "is finished before creating a new one.",
-                "conversation_already_has_active_response",
-            )
-        self._ask(params)
+        if self.active is None or params.aside:
+            self._ask(params)
+        elif self.active.called and self._next is None:
+            self._next = (params, event.get("event_id"))  # the calls are made: only the end has not been said yet
+        else:
+            raise _already_active(self.active.id)
 
     def answer(self) -> None:
         """A turn is over: it is answered now, or when the response that must not be interrupted has ended."""
@@ -170,6 +171,9 @@ class Responses:
         self._owed = False
         cut = self._listener.to_cut(self._running.values())
         active = self.active
+        if active is not None and self._next is not None:
+            self._core.do(Send(refusal(_already_active(active.id), self._next[1])))
+            self._next = None
         last = active or self._listener.last
         parked = last is not None and self._resumption.park(last)
         if active is not None:
@@ -187,7 +191,7 @@ class Responses:
 
     def close(self, reason: Json | None = None) -> None:
         """End everything; with a ``reason`` the client is told, else he is gone."""
-        self._owed = False
+        self._owed, self._next = False, None
         for response in list(self._running.values()):
             if not response.ending:
                 self._core.do(Abort(response.gen))
@@ -254,9 +258,20 @@ class Responses:
             if again is None and response.ending and response.gen in self._running:
                 self._end(response, *response.ending)
         self._listener.let_go(self._running.values())
+        if self._next is not None and self.active is None:
+            (params, _), self._next = self._next, None
+            self._ask(params)
         if self._owed and self.active is None and not self._core.user_speaks:
             self.answer()
         return min(due, default=None)
+
+
+def _already_active(response_id: str) -> Refused:
+    return Refused(
+        f"Conversation already has an active response in progress: {response_id}. Wait until the response "
+        "is finished before creating a new one.",
+        "conversation_already_has_active_response",
+    )
 
 
 def _nothing(core: Core, params: ResponseParams) -> Request:

@@ -1,0 +1,56 @@
+"""Clients that ask for the next response a moment before the one that called their tools has been said to end."""
+
+from __future__ import annotations
+
+from antiphon.session import events as ev
+
+from .talk import Talk
+
+
+def call(talk: Talk, call_id: str = "call_1") -> str:
+    """A response that has made its calls and has not ended; its generation."""
+    talk.command("response.create")
+    gen = talk.gen()
+    talk.do(ev.CallMade(gen, call_id, "weather", "{}", last=True))
+    return gen
+
+
+def kinds(events: list[dict[str, object]]) -> list[object]:
+    return [e["type"] for e in events]
+
+
+def test_the_answer_to_a_call_may_be_asked_for_before_response_done() -> None:
+    talk = Talk()
+    gen = call(talk)
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "rain"}
+    talk.command("conversation.item.create", item=output)
+    assert talk.command("response.create", response={"metadata": {"n": "2"}}) == []
+    sent = talk.end(gen)
+    done, created = kinds(sent).index("response.done"), kinds(sent).index("response.created")
+    assert done < created and sent[created]["response"]["metadata"] == {"n": "2"}
+    assert talk.request.context[-1].output == "rain"
+
+
+def test_a_third_one_is_refused() -> None:
+    talk = Talk()
+    call(talk)
+    talk.command("response.create")
+    (error,) = talk.command("response.create", event_id="e3")
+    assert error["error"]["code"] == "conversation_already_has_active_response" and error["error"]["event_id"] == "e3"
+
+
+def test_a_call_that_is_still_being_written_is_no_such_moment() -> None:
+    talk = Talk()
+    talk.command("response.create")
+    talk.do(ev.CallMade(talk.gen(), "call_1", "weather", "{"))
+    assert kinds(talk.command("response.create")) == ["error"]
+
+
+def test_an_interruption_refuses_what_was_waiting() -> None:
+    talk = Talk()
+    call(talk)
+    talk.command("response.create", event_id="mine")
+    sent = talk.say()
+    errors = [e["error"] for e in sent if e["type"] == "error"]
+    assert [e["event_id"] for e in errors] == ["mine"]
+    assert kinds(sent).count("response.created") == 0
