@@ -25,11 +25,9 @@ MUTANTS = (
     ),
     Mutant("a skip is not passed on", LANE, "self.finish(seat, None, skipped=True)\n\n    def _tell", "pass\n\n    def _tell"),
     Mutant("a side failure does not skip", LANE, "if config.side:", "if False:"),
-    Mutant(
-        "a receipt does not wait for the fence", LANE, "if not any(key == rider.key for _, key in self.fences):", "if True:"
-    ),
+    Mutant("a receipt does not wait for the fence", LANE, "if any(key == rider.key for _, key in self.fences):", "if False:"),
     Mutant("forget does not wait", LANE, "if c not in busy]", "]"),
-    (
+    Mutant(
         "max_open is ignored",
         SCHEDULER,
         "while station.queued and len(station.open) < station.config.max_open:",
@@ -38,7 +36,7 @@ MUTANTS = (
     Mutant("a held task is stepped", SCHEDULER, "if not waits and seat.blocked:", "if False:"),
     Mutant("fed without hunger", SCHEDULER, "if not seat.chunks or not verdict.hungry:", "if not seat.chunks:"),
     Mutant("a timer is forgotten", SCHEDULER, "if verdict.until is not None:", "if False:"),
-    (
+    Mutant(
         "a failing step fails the finished too",
         SCHEDULER,
         "outbox.ends.setdefault(id(seat.task), (None, error))",
@@ -49,31 +47,31 @@ MUTANTS = (
     Mutant("no re-arming without a listener", SCHEDULER, 'if seat.rider.listener == "none":', "if False:"),
     Mutant("latest due first", SCHEDULER, "if best is None or rank < best_rank:", "if best is None or rank > best_rank:"),
     Mutant("an edge is never full", SEAT, "return any(n >= self.config.credits for n in self.used.values())", "return False"),
-    (
+    Mutant(
         "the window is ignored",
         SEAT,
         "return rider.heard_ms is not None and self.made_ms - rider.heard_ms > rider.window_ms",
         "return False",
     ),
-    (
+    Mutant(
         "start_on is ignored",
         SEAT,
         'return "open" if all(self._begun(u, n) for u, n in starts.items()) else "wait"',
         'return "open"',
     ),
-    (
+    Mutant(
         "fan-in at the first Result",
         SEAT,
         "if needed - self.results.keys() - self.skips:",
         "if needed and not self.results and not self.skips:",
     ),
-    (
+    Mutant(
         "an empty upstream opens",
         SEAT,
         "if any(u in self.upstream_ended and not self.arrived.get(u) for u in starts):",
         "if False:",
     ),
-    (
+    Mutant(
         "events after the end",
         COORDINATOR,
         "if handle.end is not None:  # nothing of a request follows its end\n            return",
@@ -86,7 +84,7 @@ MUTANTS = (
         "lanes are not closed", COORDINATOR, "self.switch.to_lanes(sorted(handle.lanes), Close(handle.key, end.reason))", "pass"
     ),
     Mutant("a side failure ends the request", COORDINATOR, "if not message.side:", "if True:"),
-    (
+    Mutant(
         "playback is not assumed",
         COORDINATOR,
         "self.tell(handle, due_in_ms=handle.span_ms - heard_ms",
@@ -94,7 +92,7 @@ MUTANTS = (
     ),
     Mutant("a stalled reader is kept", COORDINATOR, "now - handle.last_read > READER_STALLED_S", "False"),
     Mutant("no admission bound", COORDINATOR, "if running >= self.max_requests:", "if False:"),
-    (
+    Mutant(
         "the deadlock rule forgets Results",
         VALIDATION,
         "for opener in {*senders, *target.start_on} - {sender}:",
