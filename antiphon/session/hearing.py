@@ -6,6 +6,7 @@ everything since the last commit when the client commits by itself.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from antiphon.session.conversation import Item
@@ -136,6 +137,7 @@ class Hearing:
         elif turn is Turn.MAYBE_OVER:
             self._maybe_over(self._speech, detector)
         elif turn is Turn.RESUMED:
+            self._await_silence(detector)
             self._unscore(self._speech)
             self._anticipation.drop("resumed")
             self._transcripts.drop_guess()
@@ -147,6 +149,7 @@ class Hearing:
         start = max(self.buffer_start, detector.onset - self._padding())
         self._speech = Speech(core.new_id("item"), start)
         core.user_speaks = True
+        self._await_silence(detector)
         self._announced = None
         core.counts["turns_started"] += 1
         core.emit("input_audio_buffer.speech_started", audio_start_ms=start * 1000 // IN_RATE, item_id=self._speech.item_id)
@@ -197,6 +200,11 @@ class Hearing:
         if not was_speech and not self._is_speech(detector):
             self._memory.delete(item)
         self._memory.shed()
+
+    def _await_silence(self, detector: Detector) -> None:
+        """How long semantic_vad waits is not known before there is a silence to be scored."""
+        if (self._core.turn_detection or {}).get("type") == "semantic_vad":
+            detector.silence_ms = math.inf
 
     def _is_speech(self, detector: Detector) -> bool:
         return detector.voiced * WINDOW * 1000 >= self._core.features.min_speech_ms * IN_RATE
@@ -269,8 +277,10 @@ class Hearing:
         detector.threshold = policy.get("threshold", 0.5)
         if policy["type"] == "server_vad":
             detector.silence_ms = policy["silence_duration_ms"]
-        else:
+        elif detector.maybe:
             detector.silence_ms = patience_ms(None, policy["eagerness"], 0)
+        else:
+            self._await_silence(detector)
 
     def close(self) -> None:
         if self._speech:

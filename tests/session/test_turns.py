@@ -260,6 +260,7 @@ def test_resumed_speech_asks_again_and_the_old_score_is_dropped() -> None:
     assert not wire(talk.do(ev.TurnScored(old, 1.0)))
     talk.hush(2)
     assert talk.gen("score") != old
+    assert not wire(talk.do(ev.TurnScored(old, 1.0))) and stop_of(talk.hush(8)) is None
 
 
 def test_patience_never_exceeds_the_eagerness_and_falls_with_the_score() -> None:
