@@ -207,5 +207,7 @@ class StubEar:
     def score_turn(self, samples: NDArray[np.float32], done: Callable[[float | None], None]) -> None:
         asyncio.get_running_loop().call_soon(done, 0.9)
 
+    def expect_echo(self, samples: int) -> None: ...
+
     def close(self) -> None:
         self.closed = True

@@ -29,6 +29,8 @@ from antiphon.session.events import Json
 
 log = logging.getLogger("antiphon.realtime")
 
+ECHO_TAIL_S = 0.3
+"""How long after its playback the agent's voice may still come back: buffers, the way through the air, the room."""
 LISTENERS: dict[str, Listener] = {"partial": "none", "guess": "early", "final": "confirmed"}
 """How urgent a transcript of each kind is."""
 
@@ -66,6 +68,9 @@ class Ear(Protocol):
     def push(self, samples: NDArray[np.float32]) -> None: ...
 
     def score_turn(self, samples: NDArray[np.float32], done: Callable[[float | None], None]) -> None: ...
+
+    def expect_echo(self, samples: int) -> None:
+        """In the next ``samples`` the agent's own voice may come back."""
 
     def close(self) -> None: ...
 
@@ -122,6 +127,7 @@ class Shell:
         self.closed = False
         self.responding = 0
         self._speaking = False
+        self._plays_until = 0.0
         self._ear = open_ear(self._scored)
         self._load = load.join(self.feed)
 
@@ -230,22 +236,38 @@ class Shell:
     def _scored(self, score: ev.SpeechScored) -> None:
         self.feed(score)
 
-    def _note(self, kind: str) -> None:
-        """Somebody speaks, or is answered."""
+    def _note(self, event: Json) -> None:
+        """Somebody speaks, or is answered, or is about to hear something."""
+        kind = event["type"]
+        if kind == "response.output_audio.delta":
+            self._sounds(len(event["delta"]))
+            return
+        cut = kind == "response.done" and event["response"]["status"] == "cancelled"
+        if cut or kind == "conversation.item.truncated":
+            self._plays_until = 0.0
+            self._ear.expect_echo(round(ECHO_TAIL_S * ev.IN_RATE))
         self.responding += {"response.created": 1, "response.done": -1}.get(kind, 0)
         if kind.startswith("input_audio_buffer.speech_st"):
             self._speaking = kind == "input_audio_buffer.speech_started"
         self._load.set(self._speaking or self.responding > 0)
 
+    def _sounds(self, samples: int) -> None:
+        """So much more will be played by a client that plays at once; it may come back through the microphone."""
+        now = self._loop.time()
+        self._plays_until = max(now, self._plays_until) + samples / ev.OUT_RATE
+        self._ear.expect_echo(round((self._plays_until - now + ECHO_TAIL_S) * ev.IN_RATE))
+
     # ---- effects
     def _run(self, effect: ev.Out) -> None:
         match effect:
             case ev.Send(event):
-                self._note(event["type"])
+                self._note(event)
                 self._door.send(event)
             case ev.Play():
+                self._sounds(effect.samples)
                 self._door.play(effect)
             case ev.ClearPlayback():
+                self._plays_until = 0.0
                 self._door.clear_playback()
             case ev.Generate():
                 self._generate(effect)
