@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, Protocol
 
 from antiphon.pipelines import errors
@@ -97,6 +97,8 @@ class Crew:
         self._clock = clock
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
+        self.pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+        """How a restart waits."""
 
     def add(self, member: Member) -> None:
         self.members[member.name] = member
@@ -169,7 +171,7 @@ class Crew:
             if self._clock() - began > STABLE_S:
                 back_off = 0.0
             member.state = "restarting"
-            await asyncio.sleep(back_off)
+            await self.pause(back_off)
             back_off = min(max(FIRST_BACK_OFF_S, 2 * back_off), MAX_BACK_OFF_S)
             member.generation += 1
             member.up = asyncio.get_running_loop().create_future()

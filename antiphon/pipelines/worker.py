@@ -54,6 +54,7 @@ log = logging.getLogger("antiphon.worker")
 SWITCH_INTERVAL_S = 0.0005
 """A lane in pure Python gives way to the mail after this, not after the interpreter's 5 ms."""
 JOIN_S = 10.0
+LAST_WORDS_MS = 5000
 BEAT_S = 0.5
 LANE_ENDED = 70
 """Exit status when a lane ended by an error of the runtime: the process is no good any more."""
@@ -81,8 +82,8 @@ class Worker:
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._inbox = inbox(context, folder, spec.owner)
         self._registry = Registry()
-        self._links = Links(context, folder, self._registry, self._pool, self._attached)
-        self._links.owners[DOOR] = spec.door
+        self.links = Links(context, folder, self._registry, self._pool, self._attached)
+        self.links.owners[DOOR] = spec.door
         self._reader = Reader(ToWorker, self._registry, self._attached)
         self._known: dict[Key, Known] = {}
         self._lanes: dict[str, LaneThread] = {}
@@ -130,7 +131,7 @@ class Worker:
                 log.error("lane %s did not end within %.0f s", name, JOIN_S)
 
     def tell(self, message: ToDoor) -> None:
-        self._links.send(DOOR, message)
+        self.links.send(DOOR, message)
 
     def _beat(self, now: float) -> None:
         steps = {name: lane.stepping for name, lane in self._lanes.items()}
@@ -183,10 +184,10 @@ class Worker:
                     self._local(self._lane_of[stage]).put(Give(key, stage, CLIENT, known.request.body))
             case Peers(owners=owners):
                 for name, owner in owners.items():
-                    self._links.owners[name] = owner
+                    self.links.owners[name] = owner
             case Gone(name=name, owner=owner):
-                if self._links.owners.get(name) == owner:
-                    del self._links.owners[name]
+                if self.links.owners.get(name) == owner:
+                    del self.links.owners[name]
                 self._pool.reclaim(owner)
                 self._attached.forget(owner)
 
@@ -247,7 +248,7 @@ class Worker:
 
     def _send(self, name: str, message: Mail | Post, mode: Kind | None) -> None:
         try:
-            self._links.send(name, message, mode)
+            self.links.send(name, message, mode)
         except WireError as error:
             log.error("%s", error)
             failed = untravelled(message)
@@ -263,6 +264,7 @@ def start_failed(worker: Worker, where: str, error: Exception) -> None:
         log.error("%s could not start", where, exc_info=error)
         message = StartFailed(worker.spec.owner, "StageFailed", f"{where}: could not start: {type(error).__name__}: {error}")
     worker.tell(message)
+    worker.links.close_here(LAST_WORDS_MS)  # this thread may be about to end: a closed socket still sends what it has
 
 
 def leave(status: int) -> NoReturn:

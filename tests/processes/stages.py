@@ -169,6 +169,15 @@ class Odd(Scripted):
             emit.result(task, {"thing": object()})
 
 
+class Environs(Scripted):
+    """Tells what its process started with."""
+
+    def step(self, batch: Sequence[Working], emit: Emit) -> None:
+        names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "ANTIPHON_TEST")
+        for task in batch:
+            emit.result(task, {name: os.environ.get(name) for name in names})
+
+
 class Broken(Scripted):
     def warm_up(self) -> None:
         raise ConfigError("weights are not here; run `antiphon models pull`")
@@ -224,10 +233,35 @@ def single(cls: str, process: str = "model") -> PipelineConfig:
     return PipelineConfig("single", "only", [stage])
 
 
+def by_terminal(request: Request) -> tuple[str, ...]:
+    return request.terminals
+
+
+def fork(load_s: float = 0.0) -> PipelineConfig:
+    """source (beside the door) -> left or right, each a process; the terminal of the same name says which."""
+    args = {"load_s": load_s}
+    sides = [
+        StageConfig(
+            name=n, factory=f"{HERE}:Double", factory_args={"name": n, **args}, process=n, lane=n, terminal=n, max_open=32
+        )
+        for n in ("left", "right")
+    ]
+    source = StageConfig(
+        name="source",
+        factory=f"{HERE}:Source",
+        factory_args={"name": "source"},
+        lane="source",
+        stream_to=("left", "right"),
+        route_fn=by_terminal,
+        max_open=64,
+    )
+    return PipelineConfig("fork", "source", [source, *sides])
+
+
 def spec(**args: Any) -> PipelineSpec:
     return PipelineSpec(f"{HERE}:build", args)
 
 
-def ask(name: str, conversation: str = "", **scripts: dict[str, Any]) -> GenerateRequest:
+def ask(name: str, conversation: str = "", terminal: str = "out", **scripts: dict[str, Any]) -> GenerateRequest:
     """A request; scripts by stage."""
-    return GenerateRequest(id=name, task="speech", terminals=("out",), conversation=conversation, stage_params=scripts)
+    return GenerateRequest(id=name, task="speech", terminals=(terminal,), conversation=conversation, stage_params=scripts)

@@ -20,8 +20,23 @@ from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.run_folder import RunFolder
 from antiphon.pipelines.stage import Request
 from antiphon.pipelines.wire import (
-    Beat, Begin, Body, Gone, LaneReady, Links, Mail, Peers, Post, Reader, StartFailed, Stop, ToDoor, ToWorker, Up, inbox,
-)  # fmt: skip
+    Beat,
+    Begin,
+    Body,
+    Gone,
+    LaneReady,
+    Links,
+    Mail,
+    Peers,
+    Post,
+    Reader,
+    StartFailed,
+    Stop,
+    ToDoor,
+    ToWorker,
+    Up,
+    inbox,
+)
 
 KEY = ("r", 1)
 PLAN = Plan(("a", "b"), {"a": (), "b": ()}, {"a": ("b",), "b": ()}, {"b": frozenset()}, {"b": frozenset(("a",))}, {"out": "b"})

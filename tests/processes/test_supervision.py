@@ -1,0 +1,332 @@
+"""Deaths, hangs, failed starts, restarts: only what was inside fails, by name, and it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.pipelines import client as client_module
+from antiphon.pipelines import supervision
+from antiphon.pipelines.client import Client, Generation
+from antiphon.pipelines.errors import Aborted, Busy, ConfigError, PipelineError, StageFailed
+from antiphon.pipelines.placement import PipelineSpec, Placement, ProcessOptions, WorkerSpec
+from antiphon.pipelines.process_runtime import ProcessRuntime
+from antiphon.pipelines.requests import GenerateRequest
+from antiphon.pipelines.run_folder import RunFolder, sweep
+from antiphon.pipelines.supervision import Crew, Member
+from tests.processes.stages import HERE, ask, spec
+
+ROOT = Path(__file__).parent.parent.parent
+FORK = PipelineSpec(f"{HERE}:fork")
+
+
+def runtime(pipeline: PipelineSpec = FORK, **groups: ProcessOptions) -> ProcessRuntime:
+    return ProcessRuntime(pipeline, Placement(groups))
+
+
+def pid(client: Client, name: str) -> int:
+    return int(client.health()["processes"][name]["place"].split()[1])
+
+
+async def numbers(generation: Generation) -> list[int]:
+    return [event.data.number async for event in generation if not event.last]
+
+
+async def eventually(client: Client, request: Any, within_s: float = 30.0) -> list[int]:
+    """Ask until it is served; only "not now" is a reason to ask again."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            return await numbers(client.generate(request))
+        except (Busy, StageFailed) as error:
+            assert isinstance(error, Busy) or error.retryable, error
+            assert time.monotonic() < deadline, f"not served again within {within_s} s: {error}"
+        await asyncio.sleep(0.02)
+
+
+async def ends_inside(generation: Generation) -> StageFailed:
+    """It must end by the death of its process."""
+    with pytest.raises(StageFailed) as failed:
+        await asyncio.wait_for(numbers(generation), 20)
+    assert failed.value.retryable and failed.value.stage == "left"
+    await asyncio.wait_for(generation.released(), 20)
+    return failed.value
+
+
+MISHAPS: dict[str, dict[str, Any]] = {
+    "killed": {},
+    "exits": {"at": 5, "do": "exit"},
+    "hangs": {"at": 5, "do": "hang"},
+    "never gives the interpreter back": {"at": 5, "do": "spin"},
+    "stopped": {},
+}
+
+
+@pytest.mark.parametrize("mishap", MISHAPS)
+async def test_only_the_requests_inside_fail_and_the_stage_comes_back(mishap: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with Client(runtime(left=ProcessOptions(step_limit_s=0.6))) as client:
+        other = client.generate(ask("other", terminal="right", source={"n": 400, "step_s": 0.003}))
+        inside = client.generate(ask("inside", terminal="left", source={"n": 10**9}, left={"step_s": 0.01, **MISHAPS[mishap]}))
+        reading = asyncio.create_task(numbers(other))
+        async for event in inside:
+            if event.data.number >= 6:
+                break
+        if mishap in ("killed", "stopped"):
+            os.kill(pid(client, "left.0"), signal.SIGKILL if mishap == "killed" else signal.SIGSTOP)
+        await ends_inside(inside)
+
+        with pytest.raises(Busy, match="stage left is not available"):
+            client.generate(ask("again", terminal="left", source={"n": 3}))
+        told = client.health()
+        assert "left" in told["lanes"]["left"] and told["lanes"]["right"] == told["lanes"]["source"] == "ready"
+        assert told["processes"]["left.0"]["state"] == "restarting"
+        assert await reading == [2 * n for n in range(400)], "the other side missed nothing"
+
+        assert await eventually(client, ask("again", terminal="left", source={"n": 3})) == [0, 2, 4]
+        told = client.health()
+        assert set(told["lanes"].values()) == {"ready"} and told["processes"]["left.0"]["restarts"] == 1
+        why = {
+            "hangs": "stage 'left' has been in one step",
+            "never gives the interpreter back": "no sign of life",
+            "stopped": "no sign",
+        }
+        assert why.get(mishap, "") in told["processes"]["left.0"]["last_end"]
+        await asyncio.wait_for(client._backend.coordinator.drained(), 10)
+
+
+async def test_it_dies_again_and_again_and_always_comes_back() -> None:
+    async with Client(runtime()) as client:
+        for n in range(3):
+            inside = client.generate(ask(f"r{n}", terminal="left", source={"n": 10**9, "size": 60_000}))
+            async for _ in inside:
+                os.kill(pid(client, "left.0"), signal.SIGKILL)
+                break
+            await ends_inside(inside)
+            assert await eventually(client, ask(f"a{n}", terminal="left", source={"n": 2, "size": 60_000})) == [0, 2]
+        backend: Any = client._backend
+        await asyncio.wait_for(backend.coordinator.drained(), 10)
+        assert backend._pool.in_use == 0, "what the dead had been lent is free"
+        files = os.listdir(backend._folder.path)
+        assert not [f for f in files if f.startswith("left.0.") and not f.startswith("left.0.3")], "of each life, only the last"
+
+
+async def test_the_doors_signals_do_not_end_a_worker() -> None:
+    async with Client(runtime()) as client:
+        generation = client.generate(ask("r", terminal="left", source={"n": 200, "step_s": 0.001}))
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            os.kill(pid(client, "left.0"), sign)
+        assert len(await numbers(generation)) == 200
+
+
+@pytest.mark.parametrize(
+    ("cls", "error", "text"),
+    [("Broken", ConfigError, "antiphon models pull"), ("Vanishing", StageFailed, "ended with status 9 while starting")],
+)
+async def test_a_failed_start_is_named_and_rolled_back_whole(cls: str, error: type[PipelineError], text: str) -> None:
+    client = Client(ProcessRuntime(spec(place="apart", factories={"tail": cls})))
+    with pytest.raises(error, match=text):
+        await client.start()
+    assert not client.ready
+    assert not _children()
+
+
+async def test_a_start_that_takes_too_long_is_a_failed_one() -> None:
+    slow = ProcessRuntime(spec(place="split", load_s=60.0), Placement(default=ProcessOptions(start_limit_s=0.8)))
+    with pytest.raises(StageFailed, match=r"not ready within 0\.8 s"):
+        await Client(slow).start()
+    assert not _children()
+
+
+async def test_progress_names_every_lane_once() -> None:
+    told: list[str] = []
+    client = Client(ProcessRuntime(spec(place="apart")))
+    await client.start(told.append)
+    await client.stop()
+    assert sorted(told) == ["double", "source", "tail"]
+
+
+async def test_a_worker_that_hangs_does_not_hold_up_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "STOP_S", 0.3)
+    monkeypatch.setattr(client_module, "RECEIPTS_TIMEOUT_S", 0.2)
+    client = Client(runtime())
+    await client.start()
+    generation = client.generate(ask("r", terminal="left", source={"n": 3}, left={"at": 1, "do": "hang"}))
+    await asyncio.sleep(0.3)
+    await asyncio.wait_for(client.stop(), 10)
+    with pytest.raises(Aborted, match="shutdown"):
+        await numbers(generation)
+    assert not _children()
+
+
+async def test_a_process_starts_with_its_own_environment() -> None:
+    placement = Placement({"model": ProcessOptions(threads=3, env={"ANTIPHON_TEST": "x", "MKL_NUM_THREADS": "2"})})
+    async with Client(ProcessRuntime(PipelineSpec(f"{HERE}:single", {"cls": "Environs"}), placement)) as client:
+        events = [e async for e in client.generate(GenerateRequest(id="e", task="speech", terminals=("out",)))]
+        assert events[-1].data == {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "2", "ANTIPHON_TEST": "x"}
+
+
+async def test_replicas_share_the_load_and_keep_their_conversations() -> None:
+    placement = Placement({"model": ProcessOptions(replicas=2)})
+    async with Client(ProcessRuntime(spec(place="split"), placement)) as client:
+
+        async def where(name: str, conversation: str, n: int = 3) -> int:
+            by = 0
+            async for event in client.generate(ask(name, conversation, source={"n": n, "step_s": 0.002})):
+                by = event.data["by"][1] if event.last else by
+            return by
+
+        at = dict(zip("abcd", await asyncio.gather(*(where(c, c, 50) for c in "abcd")), strict=True))
+        assert sorted(list(at.values()).count(p) for p in set(at.values())) == [2, 2], "a new one goes to the least loaded"
+        for n in range(3):
+            assert {c: await where(f"{c}{n}", c) for c in "abcd"} == at, "a conversation stays where its cache is"
+
+        inside = {c: client.generate(ask(f"long-{c}", c, source={"n": 10**9})) for c in "abcd"}
+        for generation in inside.values():
+            async for _ in generation:
+                break
+        victim = pid(client, "model.0")
+        os.kill(victim, signal.SIGKILL)
+        lost = [c for c in "abcd" if at[c] == victim]
+        for c in lost:
+            with pytest.raises(StageFailed) as failed:
+                await asyncio.wait_for(numbers(inside[c]), 20)
+            assert failed.value.retryable
+        told = client.health()
+        assert set(told["lanes"].values()) == {"ready"} and told["processes"]["model.0"]["state"] != "ready"
+        assert await where("moved", lost[0]) == pid(client, "model.1"), "the other replica serves it at once"
+        for c in set("abcd") - set(lost):
+            seen = 0
+            async for _ in inside[c]:
+                seen += 1
+                if seen == 20:
+                    break
+            inside[c].abort()
+            await asyncio.wait_for(inside[c].released(), 10)
+
+
+def test_when_the_parent_is_killed_nothing_stays() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "tests.processes.parent"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert parent.stdout is not None
+    told = json.loads(parent.stdout.readline())
+    folder = Path(told["folder"])
+    assert folder.is_dir() and all(_alive(p) for p in told["pids"])
+    assert folder not in sweep(folder.parent), "it lives: nobody takes its folder"
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while any(_alive(p) for p in told["pids"]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not [p for p in told["pids"] if _alive(p)]
+    RunFolder().close()  # the next start
+    assert not folder.exists()
+
+
+class FakeHandle:
+    place = "nowhere"
+
+    def __init__(self) -> None:
+        self.died: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def kill(self) -> None:
+        if not self.died.done():
+            self.died.set_result(-9)
+
+    async def stop(self, grace_s: float) -> None:
+        self.kill()
+
+
+class FakeLauncher:
+    def __init__(self) -> None:
+        self.handles: list[FakeHandle] = []
+        self._started = asyncio.Event()
+
+    def start(self, spec: WorkerSpec) -> FakeHandle:
+        self.handles.append(FakeHandle())
+        self._started.set()
+        return self.handles[-1]
+
+    async def lives(self, count: int) -> None:
+        """Wait until so many have been started."""
+        while len(self.handles) < count:
+            self._started.clear()
+            await self._started.wait()
+
+
+class FakeOwner:
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def spec(self, member: Member) -> Any:
+        return None
+
+    def member_up(self, member: Member) -> None:
+        self.log.append("up")
+
+    def member_leaving(self, member: Member) -> None: ...
+
+    def member_down(self, member: Member) -> None:
+        self.log.append("down")
+
+    def tell_to_stop(self, member: Member) -> None: ...
+
+
+async def test_restarts_back_off_and_forgive_after_a_while() -> None:
+    """0, 0.5, 1, 2, ... at most 30 s; after a minute of service the first restart is immediate again."""
+    owner, launcher, waits = FakeOwner(), FakeLauncher(), []
+    now = 0.0
+    crew = Crew(owner, launcher, lambda: now)
+
+    async def pause(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.sleep(0)
+
+    crew.pause = pause
+    member = Member("m.0", "m", ("stage",), ProcessOptions())
+    crew.add(member)
+    starting = asyncio.create_task(crew.start())
+    for life in range(10):
+        await launcher.lives(life + 1)
+        if life % 3 != 1:  # some lives never come up
+            crew.is_up(member.owner)
+            await asyncio.sleep(0.01)
+        if life == 8:
+            now += 61
+        launcher.handles[life].kill()
+    await launcher.lives(11)
+    await starting
+    assert waits == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 0.0, 0.5]
+    assert owner.log == ["up", "down"] * 7
+    crew.is_up("m.0.3")
+    assert not member.up.done(), "what an earlier life says is late"
+    await crew.stop()
+    assert all(h.died.done() for h in launcher.handles)
+
+
+def _alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _children() -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(entry.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
