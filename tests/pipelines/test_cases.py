@@ -116,3 +116,18 @@ def test_a_conversation_is_forgotten_when_no_task_of_it_is_open() -> None:
     handle.abort()
     by_hand.run([handle])
     assert world.stages["think"].forgotten == ["another", "c"]
+
+
+def test_a_stage_that_ends_early_does_not_hold_up_its_upstream() -> None:
+    config = PipelineConfig(
+        "brief",
+        "think",
+        [
+            stage("think", "ar", stream_to=("decode", "brief"), credits=2),
+            stage("decode", "xd", terminal="text"),
+            stage("brief", "cut", terminal="brief"),
+        ],
+    )
+    _, log, _ = run(config, Script(counts={"think": 20, "brief": 1}), "text", "brief")
+    assert log[-1] == End("finished")
+    assert sum(isinstance(e, Event) and e.terminal == "text" and not e.last for e in log) >= 20
