@@ -63,4 +63,4 @@ class Features:
     max_seconds: float = 3600.0
     context_tokens: int = 0
     estimate: Estimate = rough_tokens
-    kept_audio_s: float = 600.0
+    kept_audio_s: float = 300.0

@@ -16,6 +16,7 @@ class Memory:
         self._conversation = conversation
         self._context = context
         self._transcripts = transcripts
+        self._excess = 0.0  # samples that are still to go
 
     def keep(self, item_id: str, span: Span) -> Item:
         """These samples are an item now; everything before their end that no item owns may be forgotten."""
@@ -54,17 +55,23 @@ class Memory:
     def shed(self) -> None:
         """Old speech is kept as its text: the samples of an hour would be hundreds of megabytes.
 
-        To be called between two answers only, so that no early request is made stale by it.
+        To be called between two answers only, so that no early request is made stale by it; and when it must be done it
+        is done for half of what is kept, because every time the beginning of the prompt changes.
         """
         kept = [item for item in self._conversation.in_order() if item.span]
-        over = sum(item.span[1] - item.span[0] for item in kept if item.span)
-        over -= round(self._core.features.kept_audio_s * IN_RATE)
+        samples = sum(item.span[1] - item.span[0] for item in kept if item.span)
+        limit = self._core.features.kept_audio_s * IN_RATE
+        if samples > limit:
+            self._excess = max(self._excess, samples - limit / 2)
+        left = self._excess
         for item in kept[:-1]:
-            if over <= 0 or item.span is None:
+            if left <= 0 or item.span is None:
                 break
-            over -= item.span[1] - item.span[0]
+            size = item.span[1] - item.span[0]
+            left -= size
             if item.understood is None:
-                self._transcripts.understand(item)
+                self._transcripts.understand(item)  # and it goes the next time
             else:
+                self._excess -= size
                 self._core.do(DropAudio(item.span))
                 item.span = None

@@ -28,6 +28,7 @@ class _Reading:
     item: Item | None = None  # whose transcript it is
     tell: bool = False  # whether the client wants to see it
     told: str = ""  # what partials have told already
+    last: bool = False  # if this fails too, it is not tried again
     answer: Transcribed | None = None
 
 
@@ -141,7 +142,7 @@ class Transcripts:
     def understand(self, item: Item) -> None:
         """Read an item for the model's sake, unseen by the client."""
         if item.span and not any(reading.item is item for reading in self._readings.values()):
-            self._read(item.span, item, tell=False)
+            self._read(item.span, item, tell=False).last = True
 
     def transcribed(self, event: Transcribed) -> None:
         reading = self._readings.pop(event.gen, None)
@@ -171,10 +172,11 @@ class Transcripts:
 
     # ---- inside
 
-    def _read(self, span: Span, item: Item, tell: bool, told: str = "") -> None:
+    def _read(self, span: Span, item: Item, tell: bool, told: str = "") -> _Reading:
         reading = _Reading(self._core.new_id("hear"), span, recognition_of(self._core.config), item, tell, told)
         self._readings[reading.gen] = reading
         self._core.do(Transcribe(reading.gen, span, reading.recognition, "final"))
+        return reading
 
     def _tell(self, reading: _Reading, answer: Transcribed) -> None:
         core, item = self._core, reading.item
@@ -183,6 +185,8 @@ class Transcripts:
             return
         item.understood = answer.text
         if not reading.tell:
+            if reading.last and answer.text is None:
+                item.understood = ""  # what cannot be read even now is not asked for again
             return
         if answer.text is None:
             error = {
