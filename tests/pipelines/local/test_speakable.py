@@ -1,7 +1,7 @@
 """What is given to the voice to read (field notes 3.16: markdown, decimals, addresses, emoji that were read out or lost)."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.pipelines.local.speakable import foreign_script, speakable
@@ -86,6 +86,7 @@ def test_every_word_knows_where_it_was_said() -> None:
     assert ends["soon."] == source
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from([*"ab1,.€$@:/-*_`#|>[]()!? \n<&;~^\\", "😀", "é", "中", "\u200d", "²"]), max_size=60))
 def test_any_text_is_survived_with_its_places(source: str) -> None:
     result = speakable(source, 7)
