@@ -132,6 +132,10 @@ async def test_the_agents_own_voice_does_not_interrupt_it_and_a_human_does(clip:
     assert len(started(decide(await scores_of(heard)))) > 2, "the echo is not heard at all: the test proves nothing"
 
 
+def scored_to(got: list[Score], sample: int) -> Callable[[], bool]:
+    return lambda: bool(got) and got[-1].end > sample
+
+
 async def onsets(human: Sound, between: Callable[[int], Sound], rounds: int) -> list[int]:
     """Samples from each beginning of ``human`` to the end of the first window that hears it, in one long stream."""
     ears = Ears(turns=False, silero_folder=folder("silero-vad"))
@@ -145,7 +149,7 @@ async def onsets(human: Sound, between: Callable[[int], Sound], rounds: int) -> 
         ear.push(np.concatenate([quiet, human]))
         at = total + len(quiet)
         total = at + len(human)
-        await until(lambda: got and got[-1].end > total - WINDOW, 60)
+        await until(scored_to(got, total - WINDOW), 60)
         found.append(next(s.end for s in got if s.p > 0.5 and s.end > at) - at)
     ears.shut_down()
     return found

@@ -23,8 +23,8 @@ from antiphon.pipelines.ears.silero import WINDOW, Silero, Voice
 from antiphon.pipelines.local import whisper_segments as rule
 from antiphon.pipelines.local.whisper import FRAMES_PER_S, FULL_S, Decoded, Encoded, Pending, Recogniser
 from antiphon.pipelines.local.whisper_segments import Verdict
-from antiphon.pipelines.local.whisper_words import word_times
-from antiphon.pipelines.local.windows import Span, plan, speech
+from antiphon.pipelines.local.whisper_words import snapped, word_times
+from antiphon.pipelines.local.windows import Span, plan, speech, voiced
 from antiphon.pipelines.log_mel import RATE
 from antiphon.pipelines.outputs import Segment, TranscriptResult, Word
 from antiphon.pipelines.requests import Transcription
@@ -275,7 +275,7 @@ class Reading:
             frames = max(1, round(piece.span.seconds * FRAMES_PER_S))
             times = self._model.align(piece.encoded, start, tokens, frames)
             named = vocabulary.words(tokens, piece.language)
-            self._words += word_times(named, times, offset, piece.span.seconds)
+            self._words += snapped(word_times(named, times, offset, piece.span.seconds), voiced(self._scores))
 
 
 def _better(a: Decoded, b: Decoded) -> bool:

@@ -9,6 +9,8 @@ from antiphon.pipelines.outputs import Word
 
 LONGEST_S: Final = 1.2
 """A word that seems longer began later: cross attention gives a pause to the word behind it (openai/whisper, timing.py)."""
+_EDGE_S: Final = 0.06
+"""A consonant may lie so far outside of what scores as voice."""
 
 
 def word_times(
@@ -32,6 +34,21 @@ def word_times(
             continue
         start, end = _plausible(starts[i], end, last=i + 1 == len(starts))
         found.append(Word(text.strip(), round(offset + start, 2), round(offset + end, 2)))
+    return found
+
+
+def snapped(words: Sequence[Word], voiced: Sequence[tuple[float, float]]) -> list[Word]:
+    """Each word kept to the stretch of voice that it shares most with; one that touches none stays as it is.
+
+    Cross attention gives a pause to the word before or behind it; the voice detector knows better.
+    """
+    found: list[Word] = []
+    for word in words:
+        shared = [(min(word.end, b) - max(word.start, a), a, b) for a, b in voiced if a < word.end and b > word.start]
+        if shared:
+            _, a, b = max(shared)
+            word = Word(word.word, round(max(word.start, a - _EDGE_S), 2), round(min(word.end, b + _EDGE_S), 2))
+        found.append(word)
     return found
 
 

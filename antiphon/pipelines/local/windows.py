@@ -59,6 +59,18 @@ def speech(scores: Sequence[float] | NDArray[np.float32], total: int) -> list[Sp
     return spans
 
 
+def voiced(scores: Sequence[float] | NDArray[np.float32]) -> list[tuple[float, float]]:
+    """Stretches of voice in seconds; breaks shorter than a fifth of a second do not part them."""
+    stretches: list[tuple[float, float]] = []
+    for i in np.flatnonzero(np.asarray(scores, np.float32) >= VOICED):
+        start, end = int(i) * SCORED / RATE, (int(i) + 1) * SCORED / RATE
+        if stretches and start - stretches[-1][1] < _QUIET_S:
+            stretches[-1] = (stretches[-1][0], end)
+        else:
+            stretches.append((start, end))
+    return stretches
+
+
 def cut(samples: NDArray[np.float32], span: Span, longest_s: float = LONGEST_S) -> Iterator[Span]:
     """The span in pieces of at most ``longest_s``, cut where it is quietest; together they are the span."""
     start = span.start
