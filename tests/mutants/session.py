@@ -8,15 +8,15 @@ TESTS = ("tests/session/test_machine.py", "tests/session")
 
 MUTANTS = [
     Mutant(
-        "an owed answer survives a barge-in",
+        "an answer that is owed is forgotten",
         "session/responses.py",
-        "        self._owed = False\n        cut =",
-        "        cut =",
+        "            self._owed = True\n",
+        "            pass\n",
     ),
     Mutant(
         "barge-in lets the response run",
         "session/responses.py",
-        '            self._cancel(active, "turn_detected")',
+        '            self._cancel(active, "turn_detected", abort=not parked)',
         "            pass",
     ),
     Mutant(
