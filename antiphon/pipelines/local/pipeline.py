@@ -24,6 +24,9 @@ from antiphon.pipelines.stage import CLIENT, Request
 HERE = "antiphon.pipelines.local"
 TOKEN_CREDITS = 4096
 """A whole answer: the Thinker never waits for the voice."""
+PATIENCE_MS = 2500.0
+"""A stalled stream is cut where it stands only after this. Clauses are cut by the text alone long before; a shorter patience
+would cut an answer into single words on a busy machine, and speak it differently than on an idle one."""
 CONTEXT_TOKENS = 4096
 DEFAULT_THINKER = thinker_model.DEFAULT
 DEFAULT_WEIGHTS = {
@@ -202,7 +205,7 @@ def _voice(spec: Remote | str | None) -> list[StageConfig]:
             "segmenter",
             "voice",
             factory=f"{HERE}.segmenter:Segmenter",
-            factory_args={"any_voice": True},
+            factory_args={"patience_ms": PATIENCE_MS},
             stream_to=("talker",),
             max_open=64,
             credits=4,
@@ -219,7 +222,15 @@ def _voice(spec: Remote | str | None) -> list[StageConfig]:
         )
         return [segmenter, talker]
     return [
-        _stage("segmenter", "voice", factory=f"{HERE}.segmenter:Segmenter", stream_to=("talker",), max_open=64, credits=4),
+        _stage(
+            "segmenter",
+            "voice",
+            factory=f"{HERE}.segmenter:Segmenter",
+            factory_args={"patience_ms": PATIENCE_MS},
+            stream_to=("talker",),
+            max_open=64,
+            credits=4,
+        ),
         _stage(
             "talker",
             "voice",
