@@ -205,7 +205,7 @@ def _voice(spec: Remote | str | None) -> list[StageConfig]:
             "segmenter",
             "voice",
             factory=f"{HERE}.segmenter:Segmenter",
-            factory_args={"patience_ms": PATIENCE_MS},
+            factory_args={"patience_ms": PATIENCE_MS, "any_voice": True},
             stream_to=("talker",),
             max_open=64,
             credits=4,

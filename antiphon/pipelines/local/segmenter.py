@@ -33,16 +33,25 @@ class Segmenter(Stage[_Task]):
 
     The text is the request's own (task "speech") or the TextDelta chunks fed. ``patience_ms``: how long something
     speakable waits for more text when the stream stalls. ``longest``: characters of a clause at normal speed.
+    ``any_voice``: a voice elsewhere speaks, with names and languages of its own; nothing is checked here.
     """
 
-    def __init__(self, patience_ms: float = 450.0, longest: int = LONGEST, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        patience_ms: float = 450.0,
+        longest: int = LONGEST,
+        clock: Callable[[], float] = time.monotonic,
+        any_voice: bool = False,
+    ) -> None:
+        self.any_voice = any_voice
         self.patience = patience_ms / 1000
         self.longest = longest
         self.clock = clock
 
     def open(self, request: Request, inputs: Inputs) -> _Task:
         body: GenerateRequest = request.body
-        check_voice(body.voice)
+        if not self.any_voice:
+            check_voice(body.voice)
         speech = body.task == "speech"
         scanner = ClauseScanner(int(self.longest * min(1.0, body.voice.speed)), eager=not speech)
         if speech:
@@ -87,7 +96,7 @@ class Segmenter(Stage[_Task]):
                 task.tried = cut is None
             if cut is None:
                 continue
-            if task.asked_to_speak and (script := foreign_script(cut.said.text)):
+            if task.asked_to_speak and not self.any_voice and (script := foreign_script(cut.said.text)):
                 message = f"the voice {VOICES[0]!r} speaks English; it cannot read {script} script"
                 emit.failure(task, Refused(message, code="unsupported_language", param="input"))
             else:
