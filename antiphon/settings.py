@@ -52,8 +52,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_sessions_per_key: int = 0
     """0: no bound of its own."""
     responses_per_minute: int = 0
-    early_responses: bool = True
+    early_responses: Literal["auto", "on", "off"] = "auto"
+    """Answer before the turn is certainly over. "auto": unless the thinker is remote, since that may cost money."""
+    early_transcripts: bool = True
+    """Read the turn before it is certainly over."""
     partial_transcripts: bool = True
+    """Transcripts while the user speaks."""
     window_s: float = 4.0
     """How far audio may be sent ahead of what has been heard; inf: as fast as it is made."""
     min_interruption_ms: int = 0

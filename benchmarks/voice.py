@@ -135,9 +135,7 @@ async def ask(client: Client, body: GenerateRequest) -> Run:
             samples += event.data.pcm.size
     line = await generation.released()
     zero = line["submitted"]
-    return Run(
-        line["first:text"] - zero, line["first:audio"] - zero, line["ended"] - zero, samples / AUDIO_RATE, dict(line)
-    )
+    return Run(line["first:text"] - zero, line["first:audio"] - zero, line["ended"] - zero, samples / AUDIO_RATE, dict(line))
 
 
 def ms(values: list[float]) -> str:

@@ -42,7 +42,7 @@ def serve(
     tls_cert: Annotated[str | None, Flag(help="PEM file.")] = None,
     tls_key: Annotated[str | None, Flag(help="PEM file.")] = None,
     no_realtime: Annotated[bool | None, Flag("--no-realtime", help="REST only.")] = None,
-    no_early: Annotated[bool | None, Flag("--no-early-responses", help="Answer only when the turn is over.")] = None,
+    early_responses: Annotated[str | None, Flag(help='Answer before the turn is over: "auto", "on" or "off".')] = None,
     max_sessions: Annotated[int | None, Flag(help="Conversations at once.")] = None,
     log_level: Annotated[str | None, Flag(help="debug, info, warning or error.")] = None,
     config: Annotated[Path | None, Flag(help="A settings file (TOML).")] = None,
@@ -64,7 +64,7 @@ def serve(
         "tls_cert": tls_cert,
         "tls_key": tls_key,
         "realtime": False if no_realtime else None,
-        "early_responses": False if no_early else None,
+        "early_responses": early_responses,
         "max_sessions": max_sessions,
         "log_level": log_level,
     }
@@ -155,10 +155,11 @@ def door_settings(settings: ServerSettings) -> Settings:
 
 
 def features(settings: ServerSettings) -> Features:
-    """What a session may do. A remote thinker costs money: nothing is asked of it before the turn is over."""
+    """What a session may do. A remote thinker may cost money: unasked, nothing is wanted of it before the turn is over."""
     local = settings.thinker.startswith(("local", "gguf:", "hf:")) or not settings.thinker
     return Features(
-        early=settings.early_responses and local,
+        early=settings.early_responses == "on" or (settings.early_responses == "auto" and local),
+        eager_transcript=settings.early_transcripts,
         partials=settings.partial_transcripts and settings.transcriber == "local",
         prepare=local,
         window_s=settings.window_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -34,9 +35,7 @@ def one_lane(credits: int = 4096) -> PipelineConfig:
 
 
 def submit(by_hand: ByHand, name: str, to: str, terminal: str, listener: Listener, **counts: int) -> Handle:
-    return by_hand.coordinator.submit(
-        Request(id=name, terminals=(terminal,), listener=listener, body=Script((to,), counts))
-    )
+    return by_hand.coordinator.submit(Request(id=name, terminals=(terminal,), listener=listener, body=Script((to,), counts)))
 
 
 @pytest.mark.parametrize("load", [0.5, 0.8])
@@ -69,7 +68,7 @@ def test_below_load_one_nobody_starves(load: float) -> None:
                     handle.tell(due_in_ms=2000.0, heard_ms=0.0)
         if world.now == before:
             world.now += 0.005
-    gaps = [b - a for a, b in zip(bulk_at, bulk_at[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(bulk_at)]
     assert not world.wrong
     assert len(bulk_at) > 400 * (1 - load)
     assert max(gaps) < 8.0
