@@ -109,9 +109,10 @@ class AsyncLane(Lane[AsyncStage]):
         coroutine: asyncio.Task[None] | None = seat.task.coroutine
         if coroutine is None or coroutine.done():
             return None
+        fence = Returned(coroutine)
         if coroutine is not asyncio.current_task():
             coroutine.cancel()
-        return Returned(coroutine)
+        return fence
 
     def told(self, station: Station[AsyncStage], seat: Seat, progress: Progress) -> None:
         seat.task.changed.set()
