@@ -66,7 +66,7 @@ class Member:
     def report(self) -> dict[str, object]:
         """For /health."""
         told: dict[str, object] = {"state": self.state, "stages": list(self.stages), "restarts": self.generation}
-        if self.handle is not None and self.state != "stopped":
+        if self.handle is not None and not self.handle.died.done():
             told["place"] = self.handle.place
         if self.why:
             told["last_end"] = self.why

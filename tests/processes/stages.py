@@ -237,8 +237,8 @@ def by_terminal(request: Request) -> tuple[str, ...]:
     return request.terminals
 
 
-def fork(load_s: float = 0.0) -> PipelineConfig:
-    """source (beside the door) -> left or right, each a process; the terminal of the same name says which."""
+def fork(load_s: float = 0.0, source: str = "main") -> PipelineConfig:
+    """source (in the process of that name) -> left or right, each a process; the terminal of the same name says which."""
     args = {"load_s": load_s}
     sides = [
         StageConfig(
@@ -246,16 +246,17 @@ def fork(load_s: float = 0.0) -> PipelineConfig:
         )
         for n in ("left", "right")
     ]
-    source = StageConfig(
+    first = StageConfig(
         name="source",
         factory=f"{HERE}:Source",
         factory_args={"name": "source"},
+        process=source,
         lane="source",
         stream_to=("left", "right"),
         route_fn=by_terminal,
         max_open=64,
     )
-    return PipelineConfig("fork", "source", [source, *sides])
+    return PipelineConfig("fork", "source", [first, *sides])
 
 
 def spec(**args: Any) -> PipelineSpec:
