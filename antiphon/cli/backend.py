@@ -48,7 +48,9 @@ def needed_weights(settings: ServerSettings, *, ears: bool = True) -> list[str]:
                 names.append(DEFAULT_WEIGHTS[role])
     if ears and settings.realtime:
         names += ["silero-vad", "smart-turn-v3.2"]
-    return names
+    if "whisper-base-ct2" in names:
+        names.append("silero-vad")  # what nobody said is not read
+    return list(dict.fromkeys(names))
 
 
 def fetch(names: list[str]) -> None:
