@@ -21,8 +21,8 @@ class Item:
     """``wire`` is the GA shape with the whole text, never cut.
 
     ``span``: the user's samples that the model hears. ``understood``: their text, once known, whether or not the client
-    asked to see it. ``ledger``: what the agent said aloud. ``mark``: heard samples; None is all of it. ``format``: of
-    audio that a client put in.
+    asked to see it. ``ledger``: what the agent said aloud. ``mark``: heard samples; None is all of it.
+    ``corrected``: the client has set the mark, who knows better. ``format``: of audio that a client put in.
     """
 
     wire: Json
@@ -30,6 +30,7 @@ class Item:
     understood: str | None = None
     ledger: Ledger | None = None
     mark: int | None = None
+    corrected: bool = False
     format: tuple[str, int] = ("audio/pcm", 24_000)
 
     @property
@@ -155,6 +156,7 @@ class Conversation:
         if item.ledger is None:
             return ms
         item.mark = min(ms * OUT_RATE // 1000, item.ledger.sent)
+        item.corrected = True
         return min(ms, item.ledger.sent * 1000 // OUT_RATE)
 
     def knows_call(self, call_id: Any) -> bool:

@@ -63,8 +63,8 @@ class Listener:
         return bool(self._heard(running))
 
     def to_cut(self, running: Collection[Response]) -> list[Item]:
-        """What is being heard, or waits to be, and has no mark yet."""
-        return [item for item in self._heard(running) if item.mark is None]
+        """What is being heard, or waits to be, unless its client has said already how far."""
+        return [item for item in self._heard(running) if not item.corrected]
 
     def _heard(self, running: Collection[Response]) -> list[Item]:
         """What is beside the conversation counts only where the server plays it."""
@@ -86,7 +86,8 @@ class Listener:
             ledger = item.ledger
             if ledger is None:
                 continue
-            item.mark = ledger.heard(now)
+            heard = ledger.heard(now)
+            item.mark = heard if item.mark is None else min(item.mark, heard)
             ledger.until = min(ledger.until, now)
             if ledger.told:
                 ledger.sent = item.mark  # the rest never leaves the queue

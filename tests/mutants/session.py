@@ -114,8 +114,8 @@ MUTANTS = [
     Mutant(
         "all that was sent counts as heard",
         "session/listener.py",
-        "            item.mark = ledger.heard(now)\n",
-        "            item.mark = ledger.sent\n",
+        "            heard = ledger.heard(now)\n",
+        "            heard = ledger.sent\n",
     ),
     Mutant(
         "what ended before is not marked",

@@ -144,6 +144,16 @@ def test_client_cancel_keeps_what_was_sent_and_no_more() -> None:
     assert len(assistant(talk)[0].split()) == 4
 
 
+def test_what_goes_on_playing_after_a_client_cancel_is_cut_by_the_user() -> None:
+    talk = Talk(Features(early=False))
+    talk.command("response.create")
+    talk.make(talk.gen(), WORDS, 10)  # 4.5 s of it are sent
+    talk.command("response.cancel")
+    talk.wait(2)
+    talk.turn()
+    assert len(assistant(talk)[0].split()) == 2
+
+
 def test_marks_that_are_exact_are_kept_to_the_letter_and_others_rounded_down_to_a_word() -> None:
     exact, loose = Ledger(False), Ledger(False)
     for ledger, sure in ((exact, True), (loose, False)):
@@ -272,6 +282,20 @@ def test_webrtc_client_clears_the_buffer_of_a_finished_response() -> None:
     events = talk.command("output_audio_buffer.clear")
     assert kinds(events) == ["output_audio_buffer.cleared", "conversation.item.truncated"]
     assert isinstance(talk.effects[0], ev.ClearPlayback)
+
+
+def test_webrtc_client_interrupts_by_cancel_and_clear() -> None:
+    talk = call()
+    talk.turn()
+    talk.make(talk.gen(), WORDS, 10)
+    item = talk.check.items[-1]
+    talk.do(ev.Played(item, 48_000))
+    assert of(talk.command("response.cancel"), "response.done")
+    events = talk.command("output_audio_buffer.clear")
+    assert kinds(events) == ["output_audio_buffer.cleared", "conversation.item.truncated"]
+    assert events[1]["audio_end_ms"] == 2_000
+    talk.command("response.create")
+    assert assistant(talk)[0].split() == ["One", "two"]
 
 
 def test_clearing_the_buffer_is_refused_over_websocket() -> None:
