@@ -43,6 +43,7 @@ def serve(
     tls_key: Annotated[str | None, Flag(help="PEM file.")] = None,
     no_realtime: Annotated[bool | None, Flag("--no-realtime", help="REST only.")] = None,
     early_responses: Annotated[str | None, Flag(help='Answer before the turn is over: "auto", "on" or "off".')] = None,
+    no_early_transcripts: Annotated[bool | None, Flag("--no-early-transcripts", help="Read a turn at its end.")] = None,
     max_sessions: Annotated[int | None, Flag(help="Conversations at once.")] = None,
     log_level: Annotated[str | None, Flag(help="debug, info, warning or error.")] = None,
     config: Annotated[Path | None, Flag(help="A settings file (TOML).")] = None,
@@ -65,6 +66,7 @@ def serve(
         "tls_key": tls_key,
         "realtime": False if no_realtime else None,
         "early_responses": early_responses,
+        "early_transcripts": False if no_early_transcripts else None,
         "max_sessions": max_sessions,
         "log_level": log_level,
     }
