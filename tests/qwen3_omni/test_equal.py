@@ -53,7 +53,7 @@ def test_any_cutting_gives_the_same_samples(first: int, then: int, bench: Bench,
     with torch.inference_mode():
         whole = oracle.model.code2wav(codes.t()[None])[0, 0].numpy()
     voices, made = [Voice(), Voice()], []
-    bench.code2wav.vocoder.push(voices[1:], [codes[:3].tolist()])
+    bench.code2wav.vocoder.push(voices[1:], [codes[:13].tolist()])
     for start, end in itertools.pairwise([*range(0, first, first), *range(first, frames, then), frames]):
         cut = codes[start:end].tolist()
         made.append(bench.code2wav.vocoder.push(voices, [cut, cut])[0])
@@ -67,6 +67,8 @@ def test_chunk_sizes_are_a_request_s_own(bench: Bench, expected: Expected, ask: 
     made = bench.run([ask("text", code2wav={"first_chunk_frames": 3, "chunk_frames": 7})])["text"]
     assert_equal(made, expected("text"))
     assert [len(p) for p in made.pieces[:2]] == [SAMPLES_PER_FRAME * 3 - UNFINISHED, SAMPLES_PER_FRAME * 7]
+    assert len(made.codes) == 3 + 2 * 7  # whole chunks: the end is known only after the last of them
+    assert made.marks[-1].sample == len(made.wave)
 
 
 BATCH = ("text", "turns", "audio and image", "sampled")

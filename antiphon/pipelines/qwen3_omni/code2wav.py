@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.outputs import AUDIO_RATE, AudioDelta, AudioResult
 from antiphon.pipelines.qwen3_omni import model
@@ -27,6 +29,7 @@ class Task:
         self.text = text
         self.marks = SpeechMarks()
         self.seen = 0
+        self.told_end = False
 
 
 class Code2Wav(Stage[Task]):
@@ -82,9 +85,13 @@ class Code2Wav(Stage[Task]):
             sent = task.voice.samples
             last = task.over and not task.frames
             marks = task.marks.end(sent) if last else task.marks.until(sent)
+            task.told_end = last
             emit.chunk(task, AudioDelta(samples, marks, exact=False), span_ms=len(samples) * 1000 / AUDIO_RATE)
         for task in batch:
             if task.over and not task.frames:
+                if not task.told_end and (marks := task.marks.end(task.voice.samples)):
+                    # The codes ended with a whole chunk: its samples left before that was known.
+                    emit.chunk(task, AudioDelta(np.zeros(0, np.float32), marks, exact=False))
                 emit.result(task, AudioResult(task.voice.samples))
 
     def close(self, task: Task, reason: Reason) -> Fence | None:

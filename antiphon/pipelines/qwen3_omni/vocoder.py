@@ -35,7 +35,7 @@ class Voice:
 
 
 class Vocoder:
-    """``net``: a Qwen3OmniMoeCode2Wav. Voices that are at the same point of their window share a forward."""
+    """``net``: a Qwen3OmniMoeCode2Wav. Voices with as many new frames and as much context share a forward."""
 
     def __init__(self, net: Any, place: Place) -> None:
         if set(net.config.layer_types) != {"sliding_attention"}:
@@ -51,7 +51,7 @@ class Vocoder:
         """The next frames of each voice, [frames, groups] of ints; the samples that became certain, float32 each."""
         groups: dict[tuple[int, int], list[int]] = {}
         for i, (voice, new) in enumerate(zip(voices, codes, strict=True)):
-            groups.setdefault((len(new), min(voice.frames, self.window - 1)), []).append(i)
+            groups.setdefault((len(new), min(voice.frames, CONTEXT + 1)), []).append(i)
         out: list[Floats] = [np.zeros(0, np.float32)] * len(voices)
         for members in groups.values():
             made = self._together([voices[i] for i in members], [codes[i] for i in members])
@@ -86,16 +86,19 @@ class Vocoder:
 
     def _transform(self, voices: list[Voice], embedded: torch.Tensor) -> torch.Tensor:
         """The pre-transformer over the new frames [rows, frames, H], against what each voice has kept."""
-        before, width = min(voices[0].frames, self.window - 1), embedded.shape[1]
-        query = torch.arange(width, device=self._place.device)[:, None] + before
-        key = torch.arange(before + width, device=self._place.device)[None]
-        mask = (key <= query) & (key > query - self.window)
-        starts = torch.tensor([[v.frames] for v in voices], device=self._place.device)
+        device, width = self._place.device, embedded.shape[1]
+        kept = torch.tensor([[[min(v.frames, self.window - 1)]] for v in voices], device=device)
+        before = int(kept.max())
+        query = torch.arange(width, device=device)[:, None] + before
+        key = torch.arange(before + width, device=device)[None]
+        # Shorter pasts are padded in front: those places hold nothing.
+        mask = (key <= query) & (key > query - self.window) & (key >= before - kept)
+        starts = torch.tensor([[v.frames] for v in voices], device=device)
         output = self._net.pre_transformer(
             inputs_embeds=embedded,
-            attention_mask={"sliding_attention": mask[None, None]},
-            position_ids=starts + torch.arange(width, device=self._place.device),
-            cache=_Kept(voices, self.window - 1),
+            attention_mask={"sliding_attention": mask[:, None]},
+            position_ids=starts + torch.arange(width, device=device),
+            cache=_Kept(voices, self.window - 1, before),
             use_cache=True,
         )
         hidden: torch.Tensor = output.last_hidden_state
@@ -103,25 +106,30 @@ class Vocoder:
 
 
 class _Kept:
-    """transformers' cache protocol over the voices' own tensors, cut to the window."""
+    """transformers' cache protocol over the voices' own tensors, cut to the window and padded in front to ``before``."""
 
-    def __init__(self, voices: list[Voice], keep: int) -> None:
+    def __init__(self, voices: list[Voice], keep: int, before: int) -> None:
         self._voices = voices
         self._keep = keep
+        self._before = before
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        if self._voices[0].frames:
-            keys = torch.cat([torch.cat([v.kept[layer_idx][0] for v in self._voices]), keys], 2)
-            values = torch.cat([torch.cat([v.kept[layer_idx][1] for v in self._voices]), values], 2)
+        both = []
+        for which, new in enumerate((keys, values)):
+            pasts = [v.kept[layer_idx][which] if v.frames else new[:1, :, :0] for v in self._voices]
+            padded = [torch.nn.functional.pad(p, (0, 0, self._before - p.shape[2], 0)) for p in pasts]
+            both.append((torch.cat([torch.cat(padded), new], 2), pasts))
+        (all_keys, past), (all_values, _) = both
         for row, voice in enumerate(self._voices):
-            kept = (keys[row : row + 1, :, -self._keep :].clone(), values[row : row + 1, :, -self._keep :].clone())
+            length = min(past[row].shape[2] + keys.shape[2], self._keep)
+            kept = (all_keys[row : row + 1, :, -length:].clone(), all_values[row : row + 1, :, -length:].clone())
             if layer_idx < len(voice.kept):
                 voice.kept[layer_idx] = kept
             else:
                 voice.kept.append(kept)
-        return keys, values
+        return all_keys, all_values
 
 
 def _whole(config: Any) -> int:

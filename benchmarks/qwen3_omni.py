@@ -1,0 +1,292 @@
+"""Qwen3-Omni on the graph: python -m benchmarks.qwen3_omni [--model DIR] [--device cuda:0] [--batches 1,2,4,8,16]
+
+1. The graph against a bare loop of the same modules: same prompts, same tokens, same frames, no lanes, mail or credits.
+2. Batch scaling: so many requests at once; frames a second, seconds of audio a second, time to first token and to first audio.
+
+Without ``--model`` it runs the tiny random model of the tests, so its seconds mean nothing but relative to each other.
+``--published-size`` makes random weights of the published sizes on the device (nothing is read from disk): for a GPU.
+Rounds are interleaved (graph, loop, graph, loop) and medians are shown; compare figures of one run only. On a CPU the
+graph is held against the loop in CPU seconds, which neighbours on the machine disturb less; elsewhere in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import copy
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from antiphon.pipelines.client import Client
+from antiphon.pipelines.engines.torch.place import Place
+from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
+from antiphon.pipelines.outputs import AudioDelta, TextDelta
+from antiphon.pipelines.qwen3_omni import model
+from antiphon.pipelines.qwen3_omni.code2wav import Code2Wav
+from antiphon.pipelines.qwen3_omni.code_predictor import residual_codes
+from antiphon.pipelines.qwen3_omni.payloads import Layout, Prompt
+from antiphon.pipelines.qwen3_omni.pipeline import build
+from antiphon.pipelines.qwen3_omni.talker import Talker
+from antiphon.pipelines.qwen3_omni.thinker import Thinker
+from antiphon.pipelines.qwen3_omni.vocoder import Voice
+from antiphon.pipelines.requests import GenerateRequest, Message, TextPart
+from antiphon.pipelines.requests import Sampling as Asked
+from antiphon.pipelines.runtime import LocalRuntime
+from benchmarks.machine import machine, table
+
+QUESTION = "Hello, how are you today?"
+"""The same for every row: rows of other lengths would be batched otherwise in the two, which is not what is compared."""
+FIRST, THEN = 2, 10
+
+
+def question(n: int, tokens: int, frames: int) -> GenerateRequest:
+    """Greedy, and with limits that are reached, so that every run does the same work."""
+    return GenerateRequest(
+        id=f"q{n}",
+        task="chat",
+        terminals=("text", "audio"),
+        messages=(Message("user", (TextPart(QUESTION),)),),
+        sampling=Asked(max_tokens=tokens),
+        stage_params={
+            "talker": {"max_tokens": frames, "temperature": 0.0},
+            "code2wav": {"first_chunk_frames": FIRST, "chunk_frames": THEN},
+        },
+    )
+
+
+class BareLoop:
+    """The modules of the stages, stepped in a plain loop: what the graph's own cost is measured against."""
+
+    def __init__(self, folder: str, place: dict[str, Any]) -> None:
+        self.thinker, self.talker = Thinker(folder, **place), Talker(folder, **place)
+        self.code2wav = Code2Wav(folder, device=place.get("device", "cpu"))
+        self.tokenizer = self.thinker.tokenizer
+
+    def prompt(self) -> list[int]:
+        turns = [{"role": "user", "content": QUESTION}]
+        text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    @torch.inference_mode()
+    def run(self, batch: int, tokens: int, frames: int) -> tuple[float, float, int]:
+        """Seconds, CPU seconds, and frames made."""
+        begun, busy = time.perf_counter(), time.process_time()
+        prompts = [self.prompt() for _ in range(batch)]
+        greedy = [Sampler(Sampling(), self.thinker.lm_head.out_features, self.thinker.place.device) for _ in prompts]
+        mind = [self.thinker.decoder.cache.open(len(p) + tokens) for p in prompts]
+        hidden = torch.cat([self._prefill(row, ids) for row, ids in zip(mind, prompts, strict=True)])
+        said = choose(self.thinker.lm_head(hidden), greedy)
+        speech = _Speech(self, prompts, said, frames)
+        for step in range(frames):
+            speech.step(said if step < tokens - 1 else None)
+            if step < tokens - 2:
+                ids = torch.tensor([[t] for t in said], device=self.thinker.place.device)
+                at = torch.tensor([[len(p) + step] for p in prompts], dtype=torch.float32)
+                output = self.thinker.decoder.forward(mind, self.thinker.embed(ids), at.expand(3, -1, -1))
+                said = choose(self.thinker.lm_head(output.last_hidden_state[:, -1]), greedy)
+        speech.end()
+        for row in mind:
+            self.thinker.decoder.cache.close(row)
+        return time.perf_counter() - begun, time.process_time() - busy, speech.made
+
+    def _prefill(self, row: Any, ids: list[int]) -> torch.Tensor:
+        embeds = self.thinker.embed(torch.tensor([ids], device=self.thinker.place.device))
+        at = torch.arange(len(ids), dtype=torch.float32).expand(3, 1, -1)
+        hidden: torch.Tensor = self.thinker.decoder.forward([row], embeds, at).last_hidden_state[:, -1]
+        return hidden
+
+
+class _Speech:
+    """Talker and Code2Wav of the bare loop."""
+
+    def __init__(self, loop: BareLoop, prompts: list[list[int]], said: list[int], frames: int) -> None:
+        self.loop, self.limit, self.made, self.steps = loop, frames, 0, 0
+        talker = loop.talker
+        sampling = Sampling(repetition_penalty=1.05)
+        self.samplers = [Sampler(sampling, talker.talker.vocab_size, talker.place.device) for _ in prompts]
+        speaker = next(iter(talker.config.talker_config.speaker_id))
+        filled = [
+            talker.input.prefill(Prompt(np.array(ids), Layout()), token, speaker)
+            for ids, token in zip(prompts, said, strict=True)
+        ]
+        self.lengths = [len(rows) for rows, _, _ in filled]
+        self.rows = [talker.decoder.cache.open(n + frames) for n in self.lengths]
+        states = [
+            talker.decoder.forward([row], rows[None], at[:, None]).last_hidden_state[:, -1]
+            for row, (rows, at, _) in zip(self.rows, filled, strict=True)
+        ]
+        self.hidden = torch.cat(states)
+        self.voices = [Voice() for _ in prompts]
+        self.codes: list[list[list[int]]] = [[] for _ in prompts]
+        self.want = FIRST
+
+    def step(self, said: list[int] | None) -> None:
+        """One frame of every row. (Rows whose talker ends early go on: the benchmark's limits are reached.)"""
+        talker, place = self.loop.talker, self.loop.talker.place
+        if self.steps:
+            text = talker.input.text(said) if said is not None else talker.input.pad.expand(len(self.rows), -1)
+            at = torch.tensor([[n + self.steps - 1] for n in self.lengths], dtype=torch.float32)
+            x = (self.carried + text)[:, None]
+            self.hidden = talker.decoder.forward(self.rows, x, at.expand(3, -1, -1)).last_hidden_state[:, -1]
+        self.steps += 1
+        if self.steps == self.limit:
+            return
+        barred = talker.suppressed.clone()
+        barred[talker.end] = True
+        first = choose(talker.talker.codec_head(self.hidden), self.samplers, barred.to(place.device))
+        residual, self.carried = residual_codes(
+            talker.talker.code_predictor, self.hidden, talker.input.codec(first), self.samplers
+        )
+        for held, code, rest in zip(self.codes, first, residual, strict=True):
+            held.append([code, *rest])
+        self.made += len(first)
+        if len(self.codes[0]) == self.want:
+            self._sound()
+
+    def _sound(self) -> None:
+        if self.codes[0]:
+            self.loop.code2wav.vocoder.push(self.voices, self.codes)
+            self.codes, self.want = [[] for _ in self.codes], THEN
+
+    def end(self) -> None:
+        self._sound()
+        for row in self.rows:
+            self.loop.talker.decoder.cache.close(row)
+
+
+async def through_graph(client: Client, batch: int, tokens: int, frames: int) -> dict[str, float]:
+    """Seconds for all, frames and seconds of audio made, medians of the times to first token and audio."""
+    firsts: dict[str, list[float]] = {"text": [], "audio": []}
+    samples = 0
+
+    async def one(n: int) -> None:
+        nonlocal samples
+        began = time.perf_counter()
+        seen: set[str] = set()
+        async for event in client.generate(question(n, tokens, frames)):
+            if isinstance(event.data, TextDelta | AudioDelta) and event.terminal not in seen:
+                seen.add(event.terminal)
+                firsts[event.terminal].append(time.perf_counter() - began)
+            if isinstance(event.data, AudioDelta):
+                samples += len(event.data.pcm)
+
+    begun, busy = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(one(n) for n in range(batch)))
+    seconds, cpu = time.perf_counter() - begun, time.process_time() - busy
+    made = {"seconds": seconds, "cpu": cpu, "audio": samples / 24_000, "frames": (samples + 555 * batch) / 1920}
+    return made | {f"first {name}": statistics.median(times) for name, times in firsts.items() if times}
+
+
+async def measure(folder: str, options: argparse.Namespace) -> None:
+    place = {"device": options.device, **({"dtype": options.dtype} if options.dtype else {})}
+    args = {stage: place for stage in ("audio_encoder", "image_encoder", "thinker", "talker_ar")}
+    loop = BareLoop(folder, place)
+    tokens, frames = options.tokens, options.frames
+    config = build(folder, stage_args={**args, "code2wav": {"device": options.device}})
+    async with Client(LocalRuntime(config)) as client:
+        await through_graph(client, 1, 4, 6)
+        rows = []
+        for batch in options.batches:
+            graph, bare = [], []
+            for _ in range(options.rounds):
+                graph.append(await through_graph(client, batch, tokens, frames))
+                seconds, cpu, made = await asyncio.to_thread(loop.run, batch, tokens, frames)
+                bare.append((cpu if options.device == "cpu" else seconds) / made)
+            each = [g["cpu" if options.device == "cpu" else "seconds"] / g["frames"] for g in graph]
+            middle = {key: statistics.median(g[key] for g in graph) for key in graph[0]}
+            rows.append(
+                (
+                    str(batch),
+                    f"{1e3 * statistics.median(each):.1f}",
+                    f"{1e3 * statistics.median(bare):.1f}",
+                    f"{100 * (statistics.median(e / b for e, b in zip(each, bare, strict=True)) - 1):+.0f} %",
+                    f"{middle['frames'] / middle['seconds']:.1f}",
+                    f"{middle['audio'] / middle['seconds']:.2f}",
+                    f"{1e3 * middle['first text']:.0f}",
+                    f"{1e3 * middle['first audio']:.0f}",
+                )
+            )
+    heads = ("requests", "graph ms/frame", "loop ms/frame", "graph over loop", "frames/s", "audio s/s", "TTFT ms", "TTFA ms")
+    print(table(heads, rows))
+    print(f"\n{tokens} tokens and {frames - 1} frames each, {options.rounds} rounds, {options.device}")
+
+
+@contextmanager
+def checkpoint(options: argparse.Namespace) -> Iterator[str]:
+    """The folder to run: the given one, the tests' tiny one, or random weights of the published sizes."""
+    if options.model:
+        yield options.model
+        return
+    from tests.qwen3_omni import published, tiny
+
+    with tempfile.TemporaryDirectory() as held:
+        folder = Path(held)
+        tiny.build(folder)
+        if options.published_size:
+            _resize(folder, published.CONFIG)
+            model.load = _random
+        yield str(folder)
+
+
+def _resize(folder: Path, sizes: dict[str, Any]) -> None:
+    """The tiny checkpoint's config at other sizes, with its own tokenizer's ids."""
+    held = json.loads((folder / "config.json").read_text())
+    for part, values in copy.deepcopy(sizes).items():
+        if not isinstance(values, dict):
+            continue
+        for key, value in values.items():
+            if isinstance(value, dict):
+                held[part][key] = {**held[part][key], **value}
+            elif not key.endswith("_id") and key != "speaker_id":
+                held[part][key] = value
+    first = held["talker_config"]["text_config"]["vocab_size"] - 1024
+    for offset, name in enumerate(("codec_pad_id", "codec_bos_id", "codec_eos_token_id", "codec_nothink_id")):
+        held["talker_config"][name] = first + 100 + offset
+    held["talker_config"] |= {"codec_think_bos_id": first + 108, "codec_think_eos_id": first + 109}
+    held["talker_config"]["speaker_id"] = {"ethan": first + 254}
+    (folder / "config.json").write_text(json.dumps(held))
+
+
+def _random(part: str, config: Any, folder: Any, place: Place, cache_bytes: int = 0) -> Any:
+    """``model.load`` without a checkpoint."""
+    module = model.build(part, config)
+    for owner in module.modules():
+        for key, value in list(owner.named_parameters(recurse=False)):
+            made = torch.empty(value.shape, device=place.device, dtype=place.dtype).normal_(0, 0.02)
+            setattr(owner, key, torch.nn.Parameter(made, requires_grad=False))
+        for key, value in list(owner.named_buffers(recurse=False)):
+            owner._buffers[key] = value.to(place.device)
+    return module.eval()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="", help="a checkpoint folder")
+    parser.add_argument("--published-size", action="store_true", help="random weights of the published sizes")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="", help="float32 on a CPU and bfloat16 elsewhere, if not given")
+    parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--frames", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batches", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2, 4, 8, 16])
+    options = parser.parse_args(argv)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    print(machine())
+    with checkpoint(options) as folder:
+        asyncio.run(measure(folder, options))
+
+
+if __name__ == "__main__":
+    main()
