@@ -294,6 +294,7 @@ class Hearing:
         self._core.user_speaks = False
         if self._detector:
             self._detector.reset()
+            self._detector.scored = max(self._detector.scored, self.received)  # scores on their way are of the past
         if speech:
             self._unscore(speech)
             self._say_stopped(speech.item_id)

@@ -6,6 +6,7 @@ Over WebSocket the client is taken to play at once and without gaps, on one time
 
 from __future__ import annotations
 
+import unicodedata
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -84,8 +85,8 @@ def word_end(text: str, offset: int) -> int:
 
 
 def _in_word(character: str) -> bool:
-    """CJK, kana, Hangul and Thai write no spaces between words, or none that can be relied on."""
-    if character.isspace():
+    """Letters, digits, and what joins them. CJK, kana, Hangul and Thai write no spaces that could be relied on."""
+    if not (character.isalnum() or character in "'’-_" or unicodedata.category(character).startswith("M")):
         return False
     code = ord(character)
     return not (0x0E00 <= code <= 0x0E7F or 0x2E80 <= code <= 0xA4CF or 0xAC00 <= code <= 0xD7A3 or code >= 0xF900)

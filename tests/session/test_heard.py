@@ -173,7 +173,17 @@ def test_marks_that_do_not_rise_say_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "offset", "end"), [("ab cd", 4, 2), ("ab cd", 2, 2), ("ab cd", 5, 5), ("abcd", 2, 0), ("你好吗", 2, 2)]
+    ("text", "offset", "end"),
+    [
+        ("ab cd", 4, 2),
+        ("ab cd", 2, 2),
+        ("ab cd", 5, 5),
+        ("abcd", 2, 0),
+        ("你好吗", 2, 2),
+        ("ab, cd", 2, 2),
+        ("it's so", 3, 0),
+        ("नमस्ते जी", 4, 0),
+    ],
 )
 def test_word_end(text: str, offset: int, end: int) -> None:
     assert word_end(text, offset) == end
@@ -355,3 +365,40 @@ def test_it_stays_cut_unless_the_option_is_on() -> None:
     talk.turn()
     talk.make(talk.gen(), WORDS, 10)
     assert not of(cut_by_a_blip(talk, 2.0), "response.created")
+
+
+def test_what_is_made_while_it_is_cut_is_said_afterwards() -> None:
+    talk = Talk(Features(resume_after_false_interruption=True, early=False))
+    talk.turn()
+    gen = talk.gen()
+    talk.make(gen, "One two", 4)
+    talk.wait(2)
+    talk.say(2)
+    assert not talk.do(ev.TextMade(gen, " three four")), "held"
+    assert not talk.do(ev.AudioMade(gen, b"pcm", 24_000, ((120_000, 18),)))
+    assert not talk.end(gen)
+    events = talk.hush(20) + talk.wait(5)
+    done = of(events, "response.done")[-1]["response"]
+    assert done["status"] == "completed" and done["output"][0]["content"][0]["transcript"].split() == [
+        "two",
+        "three",
+        "four",
+    ]
+    assert of(events, "rate_limits.updated") and not talk.session.running - {g for g in talk.check.gens}
+
+
+def test_without_marks_the_text_lies_evenly_over_what_was_sent() -> None:
+    ledger = Ledger(False)
+    ledger.send(24_000, (), True, 0.0)
+    assert "One two ten"[: ledger.text_at(16_000, "One two ten")] == "One two"
+    assert Ledger(False).text_at(16_000, "One") == 0
+
+
+def test_webrtc_audio_that_comes_after_the_queue_was_cleared_is_not_heard() -> None:
+    talk = call()
+    talk.turn()
+    gen = talk.gen()
+    talk.make(gen, WORDS, 1)
+    talk.command("output_audio_buffer.clear")
+    assert not [e for e in talk.do(ev.AudioMade(gen, b"pcm", 2_400)) if isinstance(e, ev.Play)]
+    assert of(talk.end(gen), "response.done")

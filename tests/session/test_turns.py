@@ -180,6 +180,18 @@ def test_clear_in_speech_ends_the_turn_without_an_item() -> None:
     assert not talk.hush(30) and not talk.check.gens
 
 
+@pytest.mark.parametrize("command", ["input_audio_buffer.commit", "input_audio_buffer.clear"])
+def test_scores_that_were_on_their_way_begin_no_turn_in_samples_that_are_gone(command: str) -> None:
+    talk = Talk()
+    talk.say(10)
+    talk.append(4 * 512 / 16_000)  # heard, not yet scored
+    talk.command(command)
+    for n in range(1, 5):
+        assert not wire(talk.do(ev.SpeechScored(talk.scored + n * 512, 1.0)))
+    talk.scored += 4 * 512
+    assert kinds(talk.say(2)) == ["input_audio_buffer.speech_started"]
+
+
 def test_99_ms_are_too_little_to_commit() -> None:
     talk = Talk(update={"turn_detection": None})
     talk.append(0.099)
