@@ -14,6 +14,8 @@ import pytest_asyncio
 from antiphon.pipelines.client import Client, Event, Generation
 from antiphon.pipelines.errors import ConfigError, Refused
 from antiphon.pipelines.outputs import AudioDelta, AudioResult, TextDelta, TextResult
+from antiphon.pipelines.placement import PipelineSpec
+from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.pipelines.qwen3_omni.pipeline import build
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, Message, Voice
 from antiphon.pipelines.runtime import LocalRuntime
@@ -79,6 +81,24 @@ async def test_four_at_once_equal_generate_while_one_is_aborted(
     await leaving.released()
     for generation in going.values():
         await generation.released()
+
+
+async def test_in_several_processes(folder: str, ask: Ask, expected: Expected, oracle: Oracle) -> None:
+    """The door with the media, the thinker and the voice in three processes; a neighbour is aborted."""
+    spec = PipelineSpec("antiphon.pipelines.qwen3_omni.pipeline:build", {"folder": folder, "preset": "cpu_apart"})
+    async with Client(ProcessRuntime(spec)) as client:
+        names = ["text", "audio and image", "video with sound"]
+        reading = [asyncio.ensure_future(read(client.generate(ask(name)))) for name in names]
+        leaving = client.generate(ask("turns"))
+        async for _ in leaving:
+            leaving.abort()
+            break
+        for name, got in zip(names, await asyncio.gather(*reading), strict=True):
+            answer = expected(name)
+            assert got.text == oracle.tok.decode(answer.tokens, skip_special_tokens=True)
+            wave = np.concatenate(got.pieces)
+            assert len(wave) == len(answer.wave) and np.abs(wave - answer.wave).max() < TOLERANCE
+        await asyncio.wait_for(leaving.released(), 20)
 
 
 async def test_a_request_opens_only_what_it_needs(client: Client, ask: Ask) -> None:

@@ -27,7 +27,7 @@ from antiphon.pipelines.qwen3_omni.prompt_kinds import brings_audio, brings_pict
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.stage import CLIENT, Request
 
-Preset = Literal["cpu", "one_gpu", "two_gpus"]
+Preset = Literal["cpu", "cpu_apart", "one_gpu", "two_gpus"]
 _HERE = "antiphon.pipelines.qwen3_omni"
 MAX_OPEN = 16
 TEXT_CREDITS = 4096
@@ -49,26 +49,28 @@ class Spot:
 
 _MEDIA = Spot(lane="media")
 _EARS = Spot(lane="ears")
-_GPU_STAGES = ("image_encoder", "audio_encoder", "mm_aggregate", "thinker", "decode")
+_MIND = ("image_encoder", "audio_encoder", "mm_aggregate", "thinker", "decode")
+_VOICE = ("talker_ar", "code2wav")
+
+
+def _apart(mind: tuple[int, ...], voice: tuple[int, ...]) -> dict[str, Spot]:
+    """Thinker and voice in processes of their own, on these GPUs."""
+    return {
+        "preprocessing": _MEDIA,
+        "transcriber": _EARS,
+        **{name: Spot("thinker", "thinker", mind) for name in _MIND},
+        **{name: Spot("voice", "voice", voice) for name in _VOICE},
+    }
+
+
 PRESETS: Mapping[Preset, Mapping[str, Spot]] = {
     # Two torch lanes on few cores are slower than one: everything but decoding of media shares a lane.
     "cpu": {"preprocessing": _MEDIA, "transcriber": _EARS},
-    "one_gpu": {
-        "preprocessing": _MEDIA,
-        "transcriber": _EARS,
-        **{name: Spot("thinker", "thinker", (0,)) for name in _GPU_STAGES},
-        "talker_ar": Spot("voice", "voice", (0,)),
-        "code2wav": Spot("voice", "voice", (0,)),
-    },
-    "two_gpus": {
-        "preprocessing": _MEDIA,
-        "transcriber": _EARS,
-        **{name: Spot("thinker", "thinker", (0,)) for name in _GPU_STAGES},
-        "talker_ar": Spot("voice", "voice", (1,)),
-        "code2wav": Spot("voice", "voice", (1,)),
-    },
+    "cpu_apart": _apart((), ()),
+    "one_gpu": _apart((0,), (0,)),
+    "two_gpus": _apart((0,), (1,)),
 }
-"""Where the stages run: all on CPU; one GPU, thinker and voice in separate processes; thinker and voice on a GPU each."""
+"""Where the stages run: all on CPU in one process, or thinker and voice apart; those two on one GPU, or on one each."""
 
 
 def build(
