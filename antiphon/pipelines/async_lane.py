@@ -43,7 +43,7 @@ class AsyncLane(Lane[AsyncStage]):
         super().__init__(name, exchange, clock)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._mail: deque[ToLane] = deque()
-        self._stopping: asyncio.Event | None = None
+        self._stopping = asyncio.Event()
         self._chores: set[asyncio.Task[None]] = set()
 
     def put(self, message: ToLane) -> None:
@@ -71,7 +71,6 @@ class AsyncLane(Lane[AsyncStage]):
     async def run(self) -> None:
         """Serve until stopped; then every coroutine is cancelled and awaited."""
         self.loop = asyncio.get_running_loop()
-        self._stopping = asyncio.Event()
         self.turn()
         await self._stopping.wait()
         pending = [s.task.coroutine for st in self.stations.values() for s in st.open.values()]
@@ -83,7 +82,7 @@ class AsyncLane(Lane[AsyncStage]):
 
     def stop(self) -> None:
         """From any thread."""
-        if self.loop is not None and self._stopping is not None and not self.loop.is_closed():
+        if self.loop is not None and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._stopping.set)
 
     # -- the hooks of Lane

@@ -63,6 +63,7 @@ class LaneThread:
         self._clock = clock
         self._ready = ready
         self._died = died
+        self._stopping = False
         self._thread = threading.Thread(target=self._main, name=f"lane-{name}", daemon=True)
 
     def start(self) -> None:
@@ -78,6 +79,8 @@ class LaneThread:
             raise RuntimeError(f"lane {self.name} is not ready")
 
     def stop(self) -> None:
+        """From any thread. A lane that is still starting ends when the stage under way has been built or warmed up."""
+        self._stopping = True
         if self.lane is not None:
             self.lane.stop()
 
@@ -104,10 +107,15 @@ class LaneThread:
                 stage = built[config.name]
                 if not isinstance(stage, Stage):
                     raise ConfigError(f"lane {self.name!r} mixes stepped and async stages ({config.name} is async)")
+                if self._stopping:
+                    break
                 stage.warm_up()
                 lane.stations[config.name] = self._station(config, stage)
             self.lane = lane
-            self._ready(self.name)
+            if self._stopping:  # read after the lane can be seen: a stop is not missed in between
+                lane.stop()
+            else:
+                self._ready(self.name)
             lane.run()
             for station in lane.stations.values():
                 station.stage.shut_down()
@@ -126,7 +134,10 @@ class LaneThread:
             stage = built[config.name]
             await stage.warm_up()  # type: ignore[misc]
             lane.stations[config.name] = self._station(config, stage)
-        self.lane = lane
         lane.loop = asyncio.get_running_loop()
-        self._ready(self.name)
+        self.lane = lane
+        if self._stopping:
+            lane.stop()
+        else:
+            self._ready(self.name)
         await lane.run()

@@ -233,6 +233,14 @@ def single(cls: str, process: str = "model") -> PipelineConfig:
     return PipelineConfig("single", "only", [stage])
 
 
+def voice() -> PipelineConfig:
+    """The real voice alone, as the local pipeline declares it: nothing else is loaded."""
+    from antiphon.pipelines.local.pipeline import build as whole
+
+    stages = [s for s in whole().stages.values() if s.name in ("segmenter", "talker", "code2wav")]
+    return PipelineConfig("voice", "segmenter", stages)
+
+
 def by_terminal(request: Request) -> tuple[str, ...]:
     return request.terminals
 

@@ -139,6 +139,12 @@ async def test_a_failed_start_is_named_and_rolled_back_whole(cls: str, error: ty
     assert not _children()
 
 
+async def test_a_failed_start_also_ends_the_lanes_that_were_still_loading() -> None:
+    client = Client(ProcessRuntime(spec(place="one", factories={"tail": "Broken"}, load_s=0.5)))
+    with pytest.raises(ConfigError, match="antiphon models pull"):
+        await client.start()
+
+
 async def test_a_start_that_takes_too_long_is_a_failed_one() -> None:
     slow = ProcessRuntime(spec(place="split", load_s=60.0), Placement(default=ProcessOptions(start_limit_s=0.8)))
     with pytest.raises(StageFailed, match=r"not ready within 0\.8 s"):
