@@ -60,6 +60,7 @@ class Checker:
                 self.requests[gen] = request
                 self._audible(request)
                 assert "prepare" not in self.gens.values() or aside, "a preparation beside the answer it prepares"
+                assert early or aside or "early" not in self.gens.values(), "a held answer that fits no more runs on"
                 if early:
                     self.earlies += 1
                     assert self.earlies <= 2, "more than two early answers in a turn"
