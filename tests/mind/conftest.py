@@ -27,7 +27,7 @@ def _thinker(name: str, **options: int) -> Iterator[object]:
 @pytest.fixture(scope="module")
 def small() -> Iterator[object]:
     """SmolLM2 135M: quick enough for many answers."""
-    yield from _thinker(thinker_model.SMALL, context=1024, cells=8192, max_conversations=32)
+    yield from _thinker(thinker_model.SMALL, context=512, cells=8192, max_conversations=32)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ def test_cells_are_counted_as_sets_of_holders(seed: int) -> None:
     naive: dict[int, list[object]] = {}  # seq -> the identity of each cell
     for _ in range(60):
         slot = dice.choice(cells.slots) if cells.slots else None
-        match dice.randrange(5):
+        match dice.randrange(6):
             case 0:
                 taken = cells.take()
                 assert (taken is None) == (len(naive) == 5)
@@ -41,8 +41,14 @@ def test_cells_are_counted_as_sets_of_holders(seed: int) -> None:
             case 4 if slot is not None:
                 cells.drop(slot)
                 del naive[slot.seq]
+            case 5 if slot is not None:
+                cells.retire(slot)
+                assert slot not in cells.slots
+                if dice.random() < 0.8:
+                    cells.release(slot)
+                    del naive[slot.seq]
         assert cells.free == 60 - len({c for held in naive.values() for c in held})
-        assert {s.seq: len(s.tokens) for s in cells.slots} == {q: len(h) for q, h in naive.items()}
+        assert {s.seq: len(s.tokens) for s in cells.slots + cells.ghosts} == {q: len(h) for q, h in naive.items()}
 
 
 def test_the_coldest_is_neither_busy_nor_pinned() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from antiphon.pipelines.engines.llama_cpp.engine import Engine, Run
-from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.errors import Refused, StageFailed
 from antiphon.pipelines.local import prompts, thinker_model
 from antiphon.pipelines.local.answer import Answer, tool_cache
 from antiphon.pipelines.local.prepared import Prepared
@@ -30,25 +30,23 @@ _CLAUSE_END = re.compile(r"\w[.,;:!?…][\"')\]]*\s*$")
 
 @dataclass(eq=False)
 class Thought:
-    """A task. ``prefill`` only: a ``prepare`` request, which ends when its prompt lies in the cache."""
+    """A task. ``prefill``: of a ``prepare`` request, which ends when these prompts lie in the cache."""
 
     request: Request
     answer: Answer | None = None
-    prefill: Run | None = None
+    prefill: list[Run] = field(default_factory=list)
     held: bool = False
-    closed: bool = field(default=False, repr=False)
 
     @property
     def run(self) -> Run:
-        run = self.answer.run if self.answer is not None else self.prefill
-        assert run is not None
-        return run
+        return self.answer.run if self.answer is not None else self.prefill[-1]
 
 
 class Thinker(Stage[Thought]):
-    """``model``: a GGUF file, or "" for the installed default. ``context``: tokens of one conversation; ``cells``: of all that are kept; 12 kB each.
+    """``model``: a GGUF file, or "" for the installed default. ``context``: tokens of one conversation at most.
 
-    ``max_conversations``: sequences kept (open ones and cached ones; a conversation with tools has two).
+    ``cells``: tokens of all conversations that are kept (12 kB each with the default model). ``max_conversations``:
+    sequences, open and cached; a conversation that offers tools has two. Declare ``max_batch`` as large as ``max_open``.
     """
 
     def __init__(
@@ -86,10 +84,15 @@ class Thinker(Stage[Thought]):
         self._open.add(thought)
         return thought
 
-    def _prefill(self, body: GenerateRequest, conversation: str, spoken: bool) -> Run:
-        script = prompts.script(body, spoken=spoken)
-        tokens = self._renderer.fit(script, self._engine.context - 1, answer=False, asking=True)
-        return self._engine.begin(tokens, conversation)
+    def _prefill(self, body: GenerateRequest, conversation: str, spoken: bool) -> list[Run]:
+        """Up to the beginning of the user's turn; with tools offered both prompts, the one with tools first."""
+        runs = []
+        for tools, cache in ((), conversation), (body.tools, tool_cache(conversation)):
+            if tools or cache == conversation:
+                script = prompts.script(body, spoken=spoken, tools=tools)
+                tokens = self._renderer.fit(script, self._engine.context - 1, answer=False, asking=True)
+                runs.append(self._engine.begin(tokens, cache))
+        return runs
 
     def poll(self, task: Thought, now: float) -> Ready | Wait:
         if task.held and task.answer is not None and self._first_clause(task.answer):
@@ -112,15 +115,25 @@ class Thinker(Stage[Thought]):
                 live.append(task)
         if not live:
             return
-        speaking = any(t.answer is not None and t.answer.made for t in self._open)
+        speaking = any(t.answer is not None and t.answer.made and not t.held for t in self._open)
         by_run = {id(t.run): t for t in live}
-        runs = [t.run for t in live]
-        for run in self._engine.decode(runs, SLICE_SPEAKING if speaking else SLICE_QUIET):
+        try:
+            ready = self._engine.decode([t.run for t in live], SLICE_SPEAKING if speaking else SLICE_QUIET)
+        except StageFailed as error:
+            emit.failure(live[-1], error)  # the least urgent gives way; what it held is free for the others
+            return
+        for run in ready:
             task = by_run[id(run)]
             if task.answer is None:
-                emit.result(task)
+                self._engine.end(task.prefill.pop())
+                if not task.prefill:
+                    emit.result(task)
                 continue
-            self._advance(task.answer)
+            try:
+                self._advance(task.answer)
+            except (Refused, StageFailed) as error:
+                emit.failure(task, error)
+                continue
             for piece in task.answer.say:
                 emit.chunk(task, piece)
             task.answer.say.clear()
@@ -143,7 +156,8 @@ class Thinker(Stage[Thought]):
 
     def close(self, task: Thought, reason: Reason) -> None:
         self._open.discard(task)
-        self._engine.end(task.run, keep=reason != "failed")
+        for run in [task.answer.run] if task.answer is not None else task.prefill:
+            self._engine.end(run, keep=reason != "failed")
 
     def forget(self, conversation: str) -> None:
         self._engine.forget(conversation)

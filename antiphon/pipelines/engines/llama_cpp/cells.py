@@ -41,7 +41,8 @@ class Cells:
     def __init__(self, size: int, sequences: int) -> None:
         self.size = size
         self.slots: list[Slot] = []
-        self._sequences = sequences
+        self.ghosts: list[Slot] = []
+        """Sequences that nobody needs any more and that are not removed yet: their ids and cells are still taken."""
         self._spare = list(reversed(range(sequences)))
         self._holders: dict[int, int] = {}
         self._next_cell = 0
@@ -88,9 +89,19 @@ class Cells:
 
     def drop(self, slot: Slot) -> None:
         """Give its cells and its id back."""
-        self.truncate(slot, 0)
+        self.retire(slot)
+        self.release(slot)
+
+    def retire(self, slot: Slot) -> None:
+        """It becomes a ghost."""
         self.slots.remove(slot)
-        self._spare.append(slot.seq)
+        self.ghosts.append(slot)
+
+    def release(self, ghost: Slot) -> None:
+        """The ghost was removed from the cache: its cells and its id are free."""
+        self.truncate(ghost, 0)
+        self.ghosts.remove(ghost)
+        self._spare.append(ghost.seq)
 
     def coldest(self) -> Slot | None:
         """The idle sequence that was used longest ago; None when all are busy or pinned."""

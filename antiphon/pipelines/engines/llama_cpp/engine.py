@@ -1,7 +1,10 @@
 """One llama.cpp context that serves many conversations: prefix reuse by copy, batched steps, prefill in slices.
 
-Flash attention is on, not for speed: with it (and one thread) a token's result does not depend on which other sequences
-share the cache and the batch, so an answer is the same alone and beside others. Without it 9 of 24 greedy answers changed.
+An answer is the same alone and beside others. For that flash attention is on: its sum passes over the cells one after the
+other and skips those of other sequences, so neither batch nor neighbours change a bit (without it 9 of 24 greedy answers
+changed). And for that no cell is freed while anybody is being answered: llama.cpp fills the lowest hole first, so a
+sequence that went on in a hole below its beginning would be summed in another order. Under pressure cells are freed all
+the same; then a near tie may fall the other way.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ log = logging.getLogger("antiphon.llama_cpp")
 MAX_STEP = 512
 """Tokens in one step at most: one micro-batch, so a step is never split behind our back."""
 _FLASH_ATTENTION = 1
+_MAX_IDS = 256  # LLAMA_MAX_SEQ
 
 
 @dataclass(eq=False)
@@ -35,10 +39,11 @@ class Run:
     todo: list[int]
     cached: int
     row: int | None = None
+    ended: bool = False
 
 
 class Engine:
-    """``context``: tokens of one conversation at most; ``cells``: tokens of all together; ``sequences``: kept at once.
+    """``context``: tokens of one conversation at most; ``cells``: tokens of all together; ``sequences``: kept in peace.
 
     Not thread-safe: one lane owns it. Raises WeightError when the file is no model.
     """
@@ -58,7 +63,8 @@ class Engine:
         params.n_ctx = cells
         params.n_batch = params.n_ubatch = MAX_STEP
         params.n_threads = params.n_threads_batch = threads
-        params.n_seq_max = sequences
+        ids = min(_MAX_IDS, 4 * sequences)  # the spare ones hold what is not freed yet
+        params.n_seq_max = ids
         params.kv_unified = True
         params.flash_attn_type = _FLASH_ATTENTION
         self._context = library.LlamaContext(self._model, params)
@@ -67,7 +73,9 @@ class Engine:
         self.vocabulary = Vocabulary(self._raw_vocabulary)
         self.trained_context: int = self._model.n_ctx_train
         self.context: int = min(context, cells, self.trained_context)
-        self.cells = Cells(cells, sequences)
+        self.cells = Cells(cells, ids)
+        self._kept = sequences
+        self._running = 0
         self.name: str = self._model.meta_val_str("general.name") or Path(path).stem
 
     @property
@@ -113,6 +121,7 @@ class Engine:
                 if old in self.cells.slots and old is not slot:
                     self._drop(old)
         slot.busy, slot.owner = True, conversation
+        self._running += 1
         self.cells.touch(slot)
         return Run(slot, list(prompt), list(prompt[shared:]), shared)
 
@@ -174,15 +183,20 @@ class Engine:
         return ready
 
     def end(self, run: Run, *, keep: bool = True) -> None:
-        """The run is over; its sequence stays as a cache unless ``keep`` is false or nobody could find it again."""
-        run.row = None
+        """The run is over; its sequence stays as a cache unless ``keep`` is false. May be called again."""
+        if run.ended:
+            return
+        run.row, run.ended = None, True
         run.slot.busy = False
+        self._running -= 1
         if not keep or not run.slot.tokens:
             self._drop(run.slot)
-            return
-        for old in self.cells.of(run.slot.owner):
-            if old is not run.slot and not old.busy:
-                self._drop(old)
+        else:
+            for old in self.cells.of(run.slot.owner):
+                if old is not run.slot and not old.busy:
+                    self._drop(old)
+        if not self._running:
+            self._tidy()
 
     def forget(self, conversation: str) -> None:
         for slot in self.cells.of(conversation):
@@ -195,7 +209,8 @@ class Engine:
         run.todo = run.todo[:-1]
         while run.todo:
             self.decode([run], MAX_STEP)
-        run.slot.busy, run.slot.pinned = False, True
+        run.slot.pinned = True
+        self.end(run)
 
     def close(self) -> None:
         self._batch.close()
@@ -222,36 +237,67 @@ class Engine:
         return plan
 
     def _make_room(self, wanted: int) -> int:
-        """Evict cold sequences until ``wanted`` cells are free; returns how many are."""
+        """Sweep, then evict cold sequences until ``wanted`` cells are free; returns how many are."""
+        if self.cells.free < wanted:
+            self._sweep()
         while self.cells.free < wanted:
             cold = self.cells.coldest()
             if cold is None:
                 break
             self._drop(cold)
+            self._sweep()
         return self.cells.free
 
     def _new_slot(self, keep: Slot | None) -> Slot | None:
-        """An empty sequence; the coldest one makes way. ``keep`` is only evicted when it is the last choice."""
+        """An empty sequence; the coldest one makes way. ``keep`` is taken itself when it is the last choice."""
         slot = self.cells.take()
+        if slot is None and self.cells.ghosts:
+            self._sweep()
+            slot = self.cells.take()
         if slot is None:
             idle = [s for s in self.cells.slots if not s.busy and not s.pinned]
             others = [s for s in idle if s is not keep]
             if others:
                 self._drop(min(others, key=lambda s: s.used))
+                self._sweep()
                 return self.cells.take()
             if keep is not None and keep in idle:
                 return keep
         return slot
 
     def _truncate(self, slot: Slot, length: int) -> None:
+        """Keep the first ``length`` tokens. While others run, the rest becomes a ghost under the old id."""
         if length == len(slot.tokens):
             return
-        if length and self._context.memory_seq_rm(slot.seq, length, -1):
+        if self._running > slot.busy and length and (fresh := self.cells.take()) is not None:
+            self._context.memory_seq_cp(slot.seq, fresh.seq, 0, length)
+            self.cells.copy(slot, fresh, length)
+            fresh.seq, slot.seq = slot.seq, fresh.seq
+            fresh.tokens, slot.tokens = slot.tokens, fresh.tokens
+            fresh.cells, slot.cells = slot.cells, fresh.cells
+            self.cells.retire(fresh)
+        elif length and self._context.memory_seq_rm(slot.seq, length, -1):
             self.cells.truncate(slot, length)
-            return
-        self._context.memory_seq_rm(slot.seq, -1, -1)  # all of it: always allowed
-        self.cells.truncate(slot, 0)
+        else:
+            self._context.memory_seq_rm(slot.seq, -1, -1)  # all of it: always allowed
+            self.cells.truncate(slot, 0)
 
     def _drop(self, slot: Slot) -> None:
-        self._truncate(slot, 0)
-        self.cells.drop(slot)
+        self.cells.retire(slot)
+        if not self._running:
+            self._sweep()
+
+    def _tidy(self) -> None:
+        """Nobody is being answered: make the room that the next busy spell will want."""
+        while len(self.cells.slots) > self._kept or self.cells.free < self.cells.size // 2:
+            cold = self.cells.coldest()
+            if cold is None:
+                break
+            self.cells.retire(cold)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove the ghosts."""
+        for ghost in list(self.cells.ghosts):
+            self._context.memory_seq_rm(ghost.seq, -1, -1)
+            self.cells.release(ghost)

@@ -1,0 +1,73 @@
+"""GenerateRequest -> the JSON body of POST /chat/completions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.local.prompts import SPOKEN_HINT
+from antiphon.pipelines.requests import AudioPart, GenerateRequest, Message, TextPart
+
+
+def _text(message: Message) -> str:
+    texts = []
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            texts.append(part.text)
+        elif isinstance(part, AudioPart) and part.transcript is not None:
+            texts.append(part.transcript)
+        else:
+            raise Refused(
+                f"a remote thinker is sent text only, not {type(part).__name__.removesuffix('Part').lower()}",
+                code="unsupported_value",
+                param="messages",
+            )
+    return "\n".join(texts)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    # "developer" is OpenAI's own later name; the other servers know "system".
+    made: dict[str, Any] = {"role": "system" if message.role == "developer" else message.role, "content": _text(message)}
+    if message.calls:
+        made["tool_calls"] = [
+            {"id": c.call_id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in message.calls
+        ]
+        made["content"] = made["content"] or None
+    if message.role == "tool":
+        made["tool_call_id"] = message.call_id
+    return made
+
+
+def chat_payload(body: GenerateRequest, model: str, *, spoken: bool) -> dict[str, Any]:
+    """``spoken``: without instructions of the client the model is told that it is heard, not read. May raise Refused."""
+    messages = [_message(m) for m in body.messages]
+    if spoken and not any(m["role"] == "system" for m in messages):
+        messages.insert(0, {"role": "system", "content": SPOKEN_HINT})
+    payload: dict[str, Any] = {
+        "model": model,
+        "messages": messages,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    asked = body.sampling
+    for name in ("max_tokens", "temperature", "top_p", "top_k", "seed", "repetition_penalty"):
+        if (value := getattr(asked, name)) is not None:
+            payload[name] = value
+    if asked.stop:
+        payload["stop"] = list(asked.stop)
+    if body.tools:
+        payload["tools"] = [
+            {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
+            for t in body.tools
+        ]
+        choice = body.tool_choice
+        forced = {"type": "function", "function": {"name": choice.name}}
+        payload["tool_choice"] = forced if choice.mode == "function" else choice.mode
+        payload["parallel_tool_calls"] = body.parallel_tool_calls
+    wanted = body.response_format
+    if wanted.kind == "json_object":
+        payload["response_format"] = {"type": "json_object"}
+    elif wanted.kind == "json_schema":
+        schema = {"name": "answer", "schema": wanted.schema, "strict": True}
+        payload["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return payload
