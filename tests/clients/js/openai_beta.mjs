@@ -24,7 +24,7 @@ await report({
     return done.text;
   },
   async spoken_turn() {
-    rt.send({ type: 'session.update', session: { modalities: ['text', 'audio'], max_response_output_tokens: 40, input_audio_transcription: { model: 'whisper-1' } } });
+    rt.send({ type: 'session.update', session: { modalities: ['text', 'audio'], max_response_output_tokens: 24, input_audio_transcription: { model: 'whisper-1' } } });
     await log.type('session.updated');
     await speak(recording('SPEECH'), (pcm) => rt.send({ type: 'input_audio_buffer.append', audio: pcm.toString('base64') }));
     await log.type('input_audio_buffer.speech_started');
@@ -47,7 +47,7 @@ await report({
     return text;
   },
   async barge_in() {
-    rt.send({ type: 'session.update', session: { modalities: ['text', 'audio'], max_response_output_tokens: 'inf' } });
+    rt.send({ type: 'session.update', session: { modalities: ['text', 'audio'], max_response_output_tokens: 'inf', tools: [] } });
     await log.type('session.updated');
     rt.send({ type: 'conversation.item.create', item: item(STORY) });
     rt.send({ type: 'response.create' });
@@ -56,7 +56,7 @@ await report({
     await speak(recording('SPEECH'), (pcm) => rt.send({ type: 'input_audio_buffer.append', audio: pcm.toString('base64') }));
     await log.type('input_audio_buffer.speech_started');
     const at = log.from;
-    await log.next((e) => e.type === 'response.done' && e.response.id !== created.response.id);
+    await log.next((e) => e.type === 'response.audio.delta' && e.response_id !== created.response.id);
     must(!log.seen.slice(at).some((e) => e.type === 'response.audio.delta' && e.response_id === created.response.id), 'stale audio');
     must(!log.seen.some((e) => e.type === 'error' || e.type === 'client_error'), JSON.stringify(log.seen.find((e) => e.type.endsWith('error'))));
     return 'cut, and answered anew';

@@ -24,7 +24,7 @@ await report({
     return done.text;
   },
   async spoken_turn() {
-    rt.send({ type: 'session.update', session: { type: 'realtime', output_modalities: ['audio'], max_output_tokens: 40, audio: { input: { transcription: { model: 'whisper-1' } } } } });
+    rt.send({ type: 'session.update', session: { type: 'realtime', output_modalities: ['audio'], max_output_tokens: 24, audio: { input: { transcription: { model: 'whisper-1' } } } } });
     await log.type('session.updated');
     await speak(recording('SPEECH'), (pcm) => rt.send({ type: 'input_audio_buffer.append', audio: pcm.toString('base64') }));
     await log.type('input_audio_buffer.speech_started');
@@ -51,7 +51,7 @@ await report({
     return `${call.arguments} -> ${text}`;
   },
   async barge_in() {
-    rt.send({ type: 'session.update', session: { type: 'realtime', output_modalities: ['audio'], max_output_tokens: 'inf' } });
+    rt.send({ type: 'session.update', session: { type: 'realtime', output_modalities: ['audio'], max_output_tokens: 'inf', tools: [] } });
     await log.type('session.updated');
     rt.send({ type: 'conversation.item.create', item: item(STORY) });
     rt.send({ type: 'response.create' });
@@ -61,7 +61,7 @@ await report({
     await log.type('input_audio_buffer.speech_started');
     const at = log.from;
     rt.send({ type: 'conversation.item.truncate', item_id: first.item_id, content_index: 0, audio_end_ms: 300 });
-    await log.next((e) => e.type === 'response.done' && e.response.id !== created.response.id);
+    await log.next((e) => e.type === 'response.output_audio.delta' && e.response_id !== created.response.id);
     const stale = log.seen.slice(at).filter((e) => e.type === 'response.output_audio.delta' && e.response_id === created.response.id);
     must(!stale.length, `${stale.length} stale deltas`);
     must(log.seen.some((e) => e.type === 'conversation.item.truncated'), 'not truncated');
