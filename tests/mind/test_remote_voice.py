@@ -1,0 +1,147 @@
+"""The remote transcriber and talker against a fake OpenAI server."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from antiphon.pipelines.engines.openai.talker import OpenAITalker
+from antiphon.pipelines.engines.openai.transcriber import OpenAITranscriber
+from antiphon.pipelines.errors import StageFailed
+from antiphon.pipelines.local.prepared import Clip, Prepared, Transcripts
+from antiphon.pipelines.local.spoken import SpokenClause
+from antiphon.pipelines.outputs import AudioDelta, AudioResult, Segment, TranscriptDelta, Word
+from antiphon.pipelines.requests import AudioPart, GenerateRequest, Transcription, Voice
+from antiphon.pipelines.stage import Chunk, Request
+from tests.mind import fake_openai as fake
+from tests.mind.fake_openai import FakeOpenAI
+
+
+async def stream(*data: Any) -> AsyncIterator[Chunk]:
+    for i, item in enumerate(data):
+        yield Chunk("segmenter", i, item)
+
+
+def answered(body: dict[str, Any]) -> Any:
+    return fake.status(200, body)
+
+
+TONE = (0.5 * np.sin(np.arange(8000) / 5)).astype(np.float32)
+
+
+def reading(**options: Any) -> Prepared:
+    request = GenerateRequest(
+        id="r", task="transcription", terminals=("transcript",), audio=AudioPart(b"x"), transcription=Transcription(**options)
+    )
+    return Prepared(request, (Clip("k", TONE),))
+
+
+async def transcribe(stage: OpenAITranscriber, prepared: Prepared) -> list[Any]:
+    request = Request(id="r", terminals=("transcript",), body=prepared.request)
+    try:
+        return [o.data async for o in stage.run(request, prepared, stream())]
+    finally:
+        await stage.shut_down()
+
+
+async def test_a_clip_is_sent_as_wav_and_read_with_words() -> None:
+    answer = {
+        "text": " Hello there. ", "language": "english",
+        "segments": [{"start": 0, "end": 0.5, "text": " Hello there.", "tokens": [1, 2], "avg_logprob": -0.2}],
+        "words": [{"word": "Hello", "start": 0.0, "end": 0.2}],
+    }  # fmt: skip
+    async with FakeOpenAI([answered(answer)]) as server:
+        said = await transcribe(
+            OpenAITranscriber(server.url, "w"), reading(language="en", prompt="names", keywords=("Ann",), words=True)
+        )
+    assert said[0] == TranscriptDelta("Hello there.")
+    assert isinstance(said[1], Transcripts)
+    (result,) = said[1].results
+    assert (result.text, result.language, result.duration) == ("Hello there.", "en", 0.5)
+    assert result.segments == (Segment(0.0, 0.5, " Hello there.", (1, 2), -0.2),) and result.words == (Word("Hello", 0.0, 0.2),)
+    sent = server.asked[0]
+    assert sent.path == "/v1/audio/transcriptions"
+    assert b"names, Ann" in sent.body and b"verbose_json" in sent.body
+    file = sent.body[sent.body.index(b"RIFF") :]
+    pcm, rate = soundfile.read(io.BytesIO(file), frames=len(TONE), dtype="float32")
+    assert rate == 16_000 and np.abs(pcm - TONE).max() < 1e-4
+
+
+async def test_a_server_without_verbose_json_is_asked_for_json() -> None:
+    async with FakeOpenAI([fake.status(400), answered({"text": "Hi"})]) as server:
+        said = await transcribe(OpenAITranscriber(server.url, "w"), reading(translate=True))
+    assert said[-1].results[0].text == "Hi"
+    assert [a.path for a in server.asked] == ["/v1/audio/translations"] * 2
+    assert re.search(rb'response_format"\r\n\r\njson\r\n', server.asked[1].body)
+
+
+@pytest.mark.parametrize("fault", [fake.status(503), fake.drop_at_once, fake.garbage, answered({"text": 3})])
+async def test_a_transcriber_that_fails_twice_fails_the_request(fault: Any) -> None:
+    async with FakeOpenAI([fault]) as server:
+        with pytest.raises(StageFailed, match="transcriber"):
+            await transcribe(OpenAITranscriber(server.url, "w"), reading())
+    assert len(server.asked) == 2
+
+
+PCM = (np.arange(-900, 900, dtype=np.int16) * 30).astype("<i2")
+
+
+async def pcm_in_odd_pieces(c: fake.Connection) -> None:
+    await c.head(kind="audio/pcm")
+    data = PCM.tobytes()
+    for i in range(0, len(data), 701):
+        await c.write(data[i : i + 701])
+        await asyncio.sleep(0)
+
+
+def speech(**voice: Any) -> Request:
+    body = GenerateRequest(id="r", task="speech", terminals=("audio",), text="x", voice=Voice(**voice))
+    return Request(id="r", terminals=("audio",), body=body)
+
+
+CLAUSES = (
+    SpokenClause("Hello there.", 0, 12, (5, 12), gap_ms=10.0),
+    SpokenClause("Bye.", 13, 17, (17,), gap_ms=10.0),
+)
+
+
+async def test_clauses_are_said_in_order_with_marks_and_pauses() -> None:
+    async with FakeOpenAI([pcm_in_odd_pieces]) as server:
+        talker = OpenAITalker(server.url, "v", "nova")
+        said = [o async for o in talker.run(speech(speed=2.0), None, stream(*CLAUSES))]
+        await talker.shut_down()
+    audio = [o.data for o in said if isinstance(o.data, AudioDelta)]
+    whole = np.concatenate([a.pcm for a in audio])
+    pause = np.zeros(120, np.float32)  # 10 ms at twice the speed
+    np.testing.assert_allclose(whole, np.concatenate([PCM / 32768, pause, PCM / 32768]), atol=1e-7)
+    assert said[-1].data == AudioResult(2 * len(PCM) + 120) and said[-1].result
+    assert sum(o.span_ms for o in said) == pytest.approx(1000 * len(whole) / 24_000)
+    marks = [m for a in audio for m in a.marks]
+    assert [m.text_offset for m in marks] == sorted(m.text_offset for m in marks)
+    assert (len(PCM), 12) in [(m.sample, m.text_offset) for m in marks] and marks[-1].text_offset == 17
+    assert not any(a.exact for a in audio)
+    sent = json.loads(server.asked[0].body)
+    assert sent == {"model": "v", "input": "Hello there.", "voice": "nova", "response_format": "pcm", "speed": 2.0}
+
+
+async def test_a_voice_that_fails_at_first_is_tried_again_and_one_that_breaks_off_is_not() -> None:
+    async def breaks_off(c: fake.Connection) -> None:
+        await c.head(kind="audio/pcm", extra="Content-Length: 9000\r\n")
+        await c.write(PCM.tobytes())
+
+    async with FakeOpenAI([fake.status(500), pcm_in_odd_pieces, breaks_off]) as server:
+        talker = OpenAITalker(server.url, "v")
+        heard = []
+        with pytest.raises(StageFailed, match="talker"):
+            async for output in talker.run(speech(), None, stream(*CLAUSES)):
+                heard.append(output)  # noqa: PERF401 - what came before the failure counts
+        await talker.shut_down()
+    assert len(server.asked) == 3 and heard
