@@ -1,0 +1,53 @@
+"""What a client of the REST doors sees when a stage's process dies: a retryable 503 by name, and the rest goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+from antiphon.pipelines.client import Client
+from antiphon.pipelines.placement import PipelineSpec
+from antiphon.pipelines.process_runtime import ProcessRuntime
+from antiphon.realtime.settings import Settings
+from tests.realtime.rest.conftest import Server, calling, until
+
+URL = "/v1/chat/completions"
+TEXT: dict[str, Any] = {"messages": [{"role": "user", "content": "Count."}], "max_tokens": 3}
+AUDIO: dict[str, Any] = {**TEXT, "modalities": ["text", "audio"], "audio": {"voice": "anna", "format": "pcm16"}}
+
+
+async def ask(server: Server, body: dict[str, Any]) -> Any:
+    return await server.http.post(URL, json=body)
+
+
+async def test_a_death_behind_the_doors() -> None:
+    runtime = ProcessRuntime(PipelineSpec("tests.processes.door_stub:build"))
+    async with calling(Client(runtime), Settings()) as server:
+        await until(lambda: server.state.ready, 20)
+        assert (await server.http.get("/health")).json()["status"] == "ready"
+        assert (await ask(server, AUDIO)).status_code == (await ask(server, TEXT)).status_code == 200
+
+        speaking = asyncio.create_task(ask(server, {**AUDIO, "max_tokens": 10**6}))
+        writing = asyncio.create_task(ask(server, {**TEXT, "max_tokens": 120}))
+        await until(lambda: runtime.coordinator.stats.submitted >= 4 and len(runtime.coordinator.live) == 2, 10)
+        await asyncio.sleep(0.1)
+        os.kill(int(runtime.health()["processes"]["voice.0"]["place"].split()[1]), signal.SIGKILL)
+
+        failed = await speaking
+        assert failed.status_code == 503 and int(failed.headers["Retry-After"]) >= 1
+        assert "please retry" in failed.json()["error"]["message"]
+        health = await server.http.get("/health")
+        assert health.status_code == 503 and health.json()["status"] == "degraded"
+        assert "talker" in health.json()["lanes"]["voice"] and health.json()["lanes"]["mind"] == "ready"
+        refused = await ask(server, AUDIO)
+        assert refused.status_code == 503 and "talker" in refused.json()["error"]["message"] and refused.headers["Retry-After"]
+        assert (await ask(server, TEXT)).status_code == 200, "what needs no voice is served"
+        written = await writing
+        assert written.status_code == 200
+        assert written.json()["choices"][0]["message"]["content"].split() == [str(n) for n in range(1, 121)]
+
+        await until(lambda: set(runtime.health()["lanes"].values()) == {"ready"}, 30)
+        assert (await ask(server, AUDIO)).status_code == 200
+        assert (await server.http.get("/health")).json()["processes"]["voice.0"]["restarts"] == 1
