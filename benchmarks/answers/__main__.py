@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from antiphon.pipelines.local.thinker import Thinker
 from antiphon.pipelines.requests import GenerateRequest, Message, TextPart, Tool
 from benchmarks.answers.asking import Heard, ask
 from benchmarks.answers.checks import call_passes, passes
+from benchmarks.machine import machine, table
 
 HERE = Path(__file__).parent
 
@@ -71,10 +70,8 @@ def answers(thinker: Thinker, half: str, show: bool) -> None:
         if show and not good:
             print(f"  {item['id']} {item['say'][-1]} -> {heard.text!r}")
     total = [g for goods in kinds.values() for g in goods]
-    print(f"{'kind':12} {'right':>7}")
-    for kind, goods in kinds.items():
-        print(f"{kind:12} {sum(goods):3}/{len(goods)}")
-    print(f"{'all':12} {sum(total):3}/{len(total)}")
+    rows = [(kind, f"{sum(goods)}/{len(goods)}") for kind, goods in kinds.items()]
+    print(table(("kind", "right"), [*rows, ("all", f"{sum(total)}/{len(total)}")]))
     print(f"first token, prefix cached: median {statistics.median(first):.0f} ms, worst {max(first):.0f} ms")
     print(f"whole answer: median {statistics.median(whole):.0f} ms; {statistics.median(rate):.0f} tokens/s")
 
@@ -119,13 +116,11 @@ def main() -> None:
     path = thinker_model.ensure(options.model) if named else Path(options.model)
     thinker = Thinker(path)
     thinker.warm_up()
+    print(machine())
     print(f"model {thinker.engine.name} ({path.name}), half {options.half!r}, 1 thread, greedy")
     answers(thinker, options.half, options.show)
     calls(thinker, options.half, options.show)
     thinker.shut_down()
-    print(
-        f"machine: {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
-    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ nothing, its next sampler is asked about the same position.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Generator, Sequence
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from antiphon.pipelines.engines.llama_cpp import grammar
 from antiphon.pipelines.engines.llama_cpp.engine import Engine, Run
 from antiphon.pipelines.engines.llama_cpp.sampling import SamplerSpec
 from antiphon.pipelines.engines.llama_cpp.text_stream import TextStream
+from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.local import prompts
 from antiphon.pipelines.local.prompts import Control
 from antiphon.pipelines.local.rendering import Renderer
@@ -44,6 +44,7 @@ class Answer:
         self._spoken = spoken
         self._conversation = conversation
         self.limit = body.sampling.max_tokens if body.sampling.max_tokens is not None else DEFAULT_MAX_TOKENS
+        self._min_p = checked_min_p(body)
         tools = self._offered()
         self._names = {t.name: t for t in tools}
         self._grammars = {t.name: grammar.from_schema(t.parameters or {"type": "object"}, "tools") for t in tools}
@@ -82,12 +83,11 @@ class Answer:
         """What the request asks for. The repetition penalty is ours for free text only: JSON repeats itself by nature."""
         asked = self.body.sampling
         penalty = asked.repetition_penalty
-        extra: dict[str, Any] = self.body.stage_params.get("thinker", {})
         return SamplerSpec(
             temperature=asked.temperature or 0.0,
             top_p=asked.top_p if asked.top_p is not None else 1.0,
             top_k=asked.top_k or 0,
-            min_p=float(extra.get("min_p", 0.0)),
+            min_p=self._min_p,
             seed=asked.seed,
             repetition_penalty=penalty if penalty is not None else (1.0 if rules else REPETITION_PENALTY),
             grammar=rules,
@@ -242,15 +242,23 @@ class Answer:
         return made
 
 
+def checked_min_p(body: GenerateRequest) -> float:
+    """The Thinker's own parameter in ``stage_params``. Raises Refused naming what it does not know or cannot use."""
+    own = body.stage_params.get("thinker", {})
+    if unknown := sorted(set(own) - {"min_p"}):
+        raise Refused(f"stage_params.thinker knows no {unknown[0]!r}; it knows: min_p", param="stage_params")
+    min_p = own.get("min_p", 0.0)
+    if not isinstance(min_p, int | float) or not 0.0 <= min_p <= 1.0:
+        raise Refused("stage_params.thinker.min_p must be a number from 0 to 1", param="stage_params")
+    asked = body.sampling
+    bounds = (("temperature", 0.0, 5.0), ("top_p", 0.0, 1.0), ("repetition_penalty", 0.1, 10.0), ("top_k", 0, 1_000_000))
+    for name, low, high in bounds:
+        value = getattr(asked, name)
+        if value is not None and not low <= value <= high:
+            raise Refused(f"{name} must be a number from {low:g} to {high:g}", param=name)
+    return float(min_p)
+
+
 def tool_cache(conversation: str) -> str:
     """Under which name the prompt with tools is cached."""
     return f"{conversation}\0tools" if conversation else ""
-
-
-def is_json(text: str) -> bool:
-    """Whether ``text`` is a whole JSON value."""
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True

@@ -75,7 +75,7 @@ class Thinker(Stage[Thought]):
         body: GenerateRequest = inputs.request if isinstance(inputs, Prepared) else inputs
         if body.task != "chat":
             raise Refused(f"the thinker has nothing to do for a {body.task} request", code="unsupported_value")
-        spoken = "audio" in request.terminals or request.kind == "prepare"
+        spoken = "audio" in (request.terminals or body.terminals)
         thought = Thought(request, held=request.listener == "early")
         if request.kind == "prepare":
             thought.prefill = self._prefill(body, request.conversation, spoken)
