@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from antiphon.pipelines.errors import ConfigError, Refused
@@ -18,6 +18,7 @@ from tests.pipelines.by_hand import ByHand, stage
 from tests.pipelines.dummies import Script, new_world
 
 EXAMPLES = int(os.environ.get("ANTIPHON_EXAMPLES", "40"))
+PHASES = [Phase.generate] if os.environ.get("ANTIPHON_NO_SHRINK") else list(Phase)
 WINDOW_MS = 200.0
 ROUTES = {
     "speech": ("segmenter",),
@@ -204,9 +205,9 @@ class GraphMachine(RuleBasedStateMachine):
         assert self.by_hand.idle, "a request, slot, credit or task was not given back"
         assert self.world.opened == self.world.closed
         assert all(dummy.open_tasks == 0 for dummy in self.world.stages.values())
-        exploding = {
-            h.request.body.fail[0] for h in self.seen if h.request.body.fail and h.request.body.fail[1] == "step"
-        } - {"caption"}
+        exploding = {h.request.body.fail[0] for h in self.seen if h.request.body.fail and h.request.body.fail[1] == "step"} - {
+            "caption"
+        }
         for handle, log in self.seen.items():
             self._check_log(handle, log, exploding)
 
@@ -225,7 +226,7 @@ class GraphMachine(RuleBasedStateMachine):
 
 
 GraphMachine.TestCase.settings = settings(
-    max_examples=EXAMPLES, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=EXAMPLES, stateful_step_count=50, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck)
 )
 TestGraph = GraphMachine.TestCase
 
@@ -258,7 +259,7 @@ def graphs(draw: Any) -> list[dict[str, Any]]:
     return spec
 
 
-@settings(max_examples=EXAMPLES * 5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES * 5, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.data())
 def test_whatever_validates_drains(spec: list[dict[str, Any]], data: Any) -> None:
     world = new_world()
