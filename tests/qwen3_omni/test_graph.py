@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import pytest_asyncio
 
+from antiphon.pipelines import weights
 from antiphon.pipelines.client import Client, Event, Generation
-from antiphon.pipelines.errors import ConfigError, Refused
+from antiphon.pipelines.errors import ConfigError, Refused, WeightError
 from antiphon.pipelines.outputs import AudioDelta, AudioResult, TextDelta, TextResult
 from antiphon.pipelines.placement import PipelineSpec
 from antiphon.pipelines.process_runtime import ProcessRuntime
@@ -170,3 +172,37 @@ def test_declared_shape(folder: str) -> None:
         with pytest.raises(ConfigError, match=r"process|gpu"):
             LocalRuntime(placed)
     assert build(folder, preset="two_gpus").stages["talker_ar"].gpu == (1,)
+
+
+def test_a_transcript_is_a_side_branch(folder: str, ask: Ask) -> None:
+    config = build(folder, transcriber="local")
+    chat = config.plan(Request(id="x", terminals=("text", "transcript"), body=ask("audio")))
+    assert set(chat.next["preprocessing"]) == {"audio_encoder", "mm_aggregate", "transcriber"}
+    assert config.stages["transcriber"].side and "transcriber" not in chat.results["thinker"]
+    plain = config.plan(Request(id="x", terminals=("text",), body=ask("audio")))
+    assert "transcriber" not in plain.stages
+    hear = GenerateRequest(id="h", task="transcription", terminals=("transcript",), audio=AudioPart(b"x"))
+    assert config.plan(Request(id="h", terminals=("transcript",), body=hear)).stages == ("preprocessing", "transcriber")
+    assert config.info.terminals["transcription"] == ("transcript",)
+    with pytest.raises(Refused, match="transcription"):
+        build(folder).plan(Request(id="h", terminals=("transcript",), body=hear))
+
+
+@pytest.mark.real
+async def test_speech_is_read_beside_the_thinker(folder: str, ask: Ask, shared_audio: Path) -> None:
+    """Whisper reads what the Thinker hears; a transcription alone opens no Thinker."""
+    for name in ("whisper-base-ct2", "silero-vad"):
+        try:
+            weights.path(name)
+        except WeightError as error:
+            pytest.skip(str(error))
+    speech = AudioPart((shared_audio / "jfk.flac").read_bytes(), "flac")
+    async with Client(LocalRuntime(build(folder, transcriber="local"))) as client:
+        heard = GenerateRequest(id="h", task="transcription", terminals=("transcript",), audio=speech)
+        results = [e.data async for e in client.generate(heard) if e.last]
+        assert "ask not what your country can do for you" in results[0].text.lower()
+        assert "thinker" not in client.stats()["stages"]
+        both = ask("text", messages=(Message("user", (speech,)),), terminals=("text", "transcript"))
+        ends = {e.terminal: e.data async for e in client.generate(both) if e.last}
+        assert ends["transcript"].text == results[0].text
+        assert ends["text"].usage.prompt_audio_tokens > 100

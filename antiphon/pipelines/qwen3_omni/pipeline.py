@@ -177,17 +177,20 @@ class Check:
 
 
 def entry_route(request: Request) -> tuple[str, ...]:
-    """The encoders that this request brings something for, and the aggregate; the transcriber, if it is asked."""
-    if request.body.task == "transcription":
-        return ("transcriber",)
+    """The encoders that this request brings something for, and the aggregate."""
     route = ["mm_aggregate"]
-    if "transcript" in request.terminals:
-        route.append("transcriber")
     if brings_audio(request.body):
         route.append("audio_encoder")
     if brings_pictures(request.body):
         route.append("image_encoder")
     return tuple(route)
+
+
+def hearing_route(request: Request) -> tuple[str, ...]:
+    """The same, and the transcriber when it is asked."""
+    if request.body.task == "transcription":
+        return ("transcriber",)
+    return entry_route(request) + (("transcriber",) if "transcript" in request.terminals else ())
 
 
 def merge(request: Request, results: Mapping[str, Any]) -> Any:
@@ -205,7 +208,7 @@ def _stages(speech: bool, hears: bool) -> list[StageConfig]:
             name="preprocessing",
             factory=f"{_HERE}.preprocessing:Preprocessing",
             next=("audio_encoder", "image_encoder", "mm_aggregate", *(("transcriber",) if hears else ())),
-            route_fn=entry_route,
+            route_fn=hearing_route if hears else entry_route,
             project_payload={
                 "audio_encoder": payloads.speech_only,
                 "image_encoder": payloads.pictures_only,
