@@ -16,8 +16,6 @@ from antiphon.pipelines.placement import PipelineSpec
 from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.pipelines.runtime import LocalRuntime
 from antiphon.realtime.doors import OpenEar
-from antiphon.realtime.shell.runner import Ear
-from antiphon.session.events import SpeechScored
 from antiphon.settings import ServerSettings
 
 EXTRAS = {
@@ -128,19 +126,12 @@ def ears(settings: ServerSettings) -> Iterator[OpenEar | None]:
         return
     if importlib.util.find_spec("onnxruntime") is None:
         raise ConfigError("conversations need ears: pip install 'antiphon[local]', or serve with --no-realtime")
-    from antiphon.pipelines.ears.ears import Ears, Score
+    from antiphon.pipelines.ears.ears import Ears
+    from antiphon.realtime.shell.ears import SharedEars
 
     shared = Ears()
-
-    def open_ear(on_score: Callable[[SpeechScored], None]) -> Ear:
-        def scored(scores: list[Score]) -> None:
-            for score in scores:
-                on_score(SpeechScored(score.end, score.p, score.loud))
-
-        return shared.open(scored)
-
     try:
-        yield open_ear
+        yield SharedEars(shared)
     finally:
         shared.shut_down()
 

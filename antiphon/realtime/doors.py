@@ -12,6 +12,7 @@ from antiphon.pipelines.info import PipelineInfo
 from antiphon.realtime.auth import Caller, Origins
 from antiphon.realtime.load import Load
 from antiphon.realtime.sessions import Sessions
+from antiphon.realtime.shell.ears import SharedEars
 from antiphon.realtime.shell.runner import Door, Ear, Shell, Spawn
 from antiphon.realtime.state import State
 from antiphon.realtime.tracing import SessionTrace
@@ -43,6 +44,8 @@ class Doors:
         self.sessions = Sessions()
         self.load = Load()
         self._open_ear = open_ear
+        if isinstance(open_ear, SharedEars):
+            state.metrics.watch_ears(open_ear.stats)
         self._features = features or Features()
         self._drain_s = drain_s
 

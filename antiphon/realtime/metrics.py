@@ -61,6 +61,7 @@ class Metrics:
         self.errors = Counter("antiphon_errors", "Errors told to clients", ["code"], registry=r)
         self.broken = Counter("antiphon_broken_sessions", "Sessions ended by a fault of the server", registry=r)
         self.stalled = Counter("antiphon_stalled_readers", "Sessions closed because the client did not read", registry=r)
+        self.conversations = Counter("antiphon_conversation_events", "What happened in conversations", ["event"], registry=r)
         self._codes: set[str] = set()
 
     def error(self, code: str | None) -> None:
@@ -96,16 +97,27 @@ class Metrics:
 
     def watch_graph(self, stats: Callable[[], Mapping[str, Any]]) -> None:
         """Export the pipeline's own counts at every scrape."""
-        self.registry.register(_GraphCollector(stats))
+        self.registry.register(_StatsCollector("graph", stats))
+
+    def watch_ears(self, stats: Callable[[], Mapping[str, Any]]) -> None:
+        """Export the ears' counts at every scrape: windows, fallbacks, failures, late and failed turn scores."""
+        self.registry.register(_StatsCollector("ears", stats))
+
+    def conversation(self, counts: Mapping[str, int]) -> None:
+        """Count what a conversation's machine has counted since it was last asked."""
+        for name, number in counts.items():
+            if number > 0:
+                self.conversations.labels(name).inc(number)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
 
-class _GraphCollector(Collector):
-    """``Client.stats()``: numbers become ``antiphon_graph_<name>``; numbers by stage get a label."""
+class _StatsCollector(Collector):
+    """A snapshot of counts: numbers become ``antiphon_<part>_<name>``; numbers by stage get a label."""
 
-    def __init__(self, stats: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, part: str, stats: Callable[[], Mapping[str, Any]]) -> None:
+        self._part = part
         self._stats = stats
 
     def describe(self) -> Iterable[Metric]:
@@ -115,14 +127,14 @@ class _GraphCollector(Collector):
         by_stage: dict[str, GaugeMetricFamily] = {}
         for name, value in self._stats().items():
             if isinstance(value, int | float):
-                count = CounterMetricFamily(f"antiphon_graph_{name}", f"The pipeline's {name} since its start")
+                count = CounterMetricFamily(f"antiphon_{self._part}_{name}", f"The {self._part}'s {name} since its start")
                 count.add_metric([], float(value))
                 yield count
             elif isinstance(value, Mapping):
                 for stage, figures in value.items():
                     for figure, number in figures.items() if isinstance(figures, Mapping) else ():
                         if isinstance(number, int | float):
-                            title = f"antiphon_graph_stage_{figure}"
+                            title = f"antiphon_{self._part}_stage_{figure}"
                             help_text = f"A stage's {figure} since the start"
                             family = by_stage.setdefault(figure, GaugeMetricFamily(title, help_text, labels=["stage"]))
                             family.add_metric([str(stage)], float(number))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from antiphon.realtime.metrics import Metrics
@@ -32,6 +33,7 @@ class Watch:
         self._last_voiced = 0.0
         self._onset: float | None = None
         self._plays_until: float | None = None
+        self._counted: Counter[str] = Counter()
         self._asked_last: dict[str, float] = {}
 
     # ---- what the machine did
@@ -202,6 +204,10 @@ class Watch:
             async with asyncio.timeout(RECEIPT_S):
                 await work.released()
                 self._metrics.released(work.timeline)
+
+    def counted(self, counts: Mapping[str, int]) -> None:
+        self._metrics.conversation({name: number - self._counted[name] for name, number in counts.items()})
+        self._counted = Counter(counts)
 
     def broke(self, error: Exception) -> None:
         self._metrics.broken.inc()

@@ -388,6 +388,7 @@ async def test_what_an_operator_sees() -> None:
             'antiphon_turn_phase_seconds_count{phase="voice_to_voice"} 1.0',
             'antiphon_responses_total{status="completed"} 1.0',
             "antiphon_graph_submitted",
+            'antiphon_conversation_events_total{event="early_won"} 1.0',
             'antiphon_graph_stage_steps{stage="stub"} 1.0',
         ):
             assert line in text, line

@@ -166,6 +166,7 @@ def test_metadata_is_at_most_sixteen_pairs_of_strings(metadata: Any, code: str) 
         {"audio": {"input": {"turn_detection": None, "noise_reduction": None, "transcription": None}}},
         {"audio": {"input": {"turn_detection": {"type": "semantic_vad", "eagerness": "auto"}}}},
         {"audio": {"output": {"voice": {"id": "voice_1"}, "speed": 1}}},
+        {"audio": {"input": {"format": "pcm16", "turn_detection": {"silence_duration_ms": 500.0}}}},
         {"tool_choice": {"type": "function", "name": "f"}, "max_output_tokens": "inf"},
         {"a_field_of_next_year": {"deep": [1, 2]}},
     ],

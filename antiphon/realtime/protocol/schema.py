@@ -20,7 +20,9 @@ Json = dict[str, Any]
 Dialect = Literal["ga", "beta"]
 
 Id = Annotated[str, msgspec.Meta(max_length=512)]
-Count = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+Count = Annotated[float, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""A number that may be written as 500 or 500.0; whether a fraction makes sense is for the session to say."""
 Object = dict[str, Any]
 Metadata = Annotated[
     dict[Annotated[str, msgspec.Meta(max_length=64)], Annotated[str, msgspec.Meta(max_length=512)]],
@@ -49,7 +51,9 @@ class InputTranscription(TypedDict, total=False):
 
 
 class Format(TypedDict, total=False):
-    type: Required[str]
+    """An object in GA; the bare names of the beta are still sent to GA sockets."""
+
+    type: str | None
     rate: Count | None
 
 
@@ -59,14 +63,14 @@ class NoiseReduction(TypedDict, total=False):
 
 
 class AudioInput(TypedDict, total=False):
-    format: Format | None
+    format: Format | str | None
     noise_reduction: NoiseReduction | None
     transcription: InputTranscription | None
     turn_detection: TurnDetection | None
 
 
 class AudioOutput(TypedDict, total=False):
-    format: Format | None
+    format: Format | str | None
     voice: str | Object | None
     speed: float | None
 
@@ -212,8 +216,8 @@ class ItemNamed(Event):
 
 class ItemTruncate(Event):
     item_id: Id
-    content_index: Count
-    audio_end_ms: Count
+    content_index: Whole
+    audio_end_ms: Whole
 
 
 class ResponseCreate(Event, total=False):

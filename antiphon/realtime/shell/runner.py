@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,6 +42,9 @@ class Machine(Protocol):
     def config(self) -> Json: ...
 
     deadline: float | None
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
 
     def begin(self, now: float) -> list[ev.Out]: ...
 
@@ -83,6 +86,9 @@ class Observer(Protocol):
     def began(self, gen: str, kind: str, work: Generation) -> None: ...
 
     def ended(self, gen: str, *, aborted: bool) -> None: ...
+
+    def counted(self, counts: Mapping[str, int]) -> None:
+        """The machine's own counts since the session began."""
 
     def broke(self, error: Exception) -> None: ...
 
@@ -179,6 +185,7 @@ class Shell:
             return
         self.closed = True
         self.feed(ev.Closed())
+        self._observer.counted(self.machine.counts)
         if self._timer is not None:
             self._timer.cancel()
         for gen in list(self._works):
@@ -242,6 +249,8 @@ class Shell:
         if kind == "response.output_audio.delta":
             self._sounds(len(event["delta"]))
             return
+        if kind == "response.done":
+            self._observer.counted(self.machine.counts)
         cut = kind == "response.done" and event["response"]["status"] == "cancelled"
         if cut or kind == "conversation.item.truncated":
             self._plays_until = 0.0
