@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from antiphon.codecs import media
 from antiphon.pipelines import weights
 from antiphon.pipelines.ears import silero
-from antiphon.pipelines.local import reading, whisper
+from antiphon.pipelines.local import reading, readings, whisper
 from antiphon.pipelines.requests import Transcription
 from benchmarks.machine import machine, table
 
@@ -134,9 +134,9 @@ def readers() -> dict[str, Callable[[NDArray[np.float32]], str]]:
         return model.decode([encoded], [no_times], [reading.TOKENS + int(reading.TOKENS_PER_S * seconds)])[0].text
 
     return {
-        "full window": lambda sound: reading.read(reading.Reading(model, None, sound, ENGLISH, full=True)).text,
+        "full window": lambda sound: readings.read(reading.Reading(model, None, sound, ENGLISH, full=True)).text,
         "short, no rule": naive,
-        "short": lambda sound: reading.read(reading.Reading(model, vad, sound, ENGLISH)).text,
+        "short": lambda sound: readings.read(reading.Reading(model, vad, sound, ENGLISH)).text,
     }
 
 

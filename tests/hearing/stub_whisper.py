@@ -67,6 +67,10 @@ class StubRecogniser:
         self.pending.append(StubPending(self._decoded(len(samples) / 16_000, -0.1)))
         return self.pending[-1]
 
+    @property
+    def free(self) -> bool:
+        return all(p.finished for p in self.pending)
+
     def _decoded(self, seconds: float, logprob: float) -> Decoded:
         count = max(1, int(seconds))
         tokens = (FIRST_TIME, *range(count), FIRST_TIME + int(seconds * 50))

@@ -56,7 +56,8 @@ def test_shown_text_only_grows_and_every_word_was_read_twice(readings: list[str]
 
 @pytest.mark.real
 def test_on_a_growing_recording(recogniser: Any, vad: Any, clip: Callable[[str], Any]) -> None:
-    from antiphon.pipelines.local.reading import Reading, read
+    from antiphon.pipelines.local.reading import Reading
+    from antiphon.pipelines.local.readings import read
     from antiphon.pipelines.requests import Transcription
 
     sound = clip("jfk.flac")

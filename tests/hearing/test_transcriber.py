@@ -211,6 +211,22 @@ def test_an_unsure_window_is_read_again_without_holding_the_lane(driver: Driver)
     assert driver.results["one"].results[0].text == "one two"
 
 
+def test_full_windows_are_read_one_after_another(driver: Driver) -> None:
+    driver.model.unsure = True
+    for name in ("one", "two"):
+        driver.open(name, clip(name))
+    for _ in range(6):
+        driver.step()
+    assert len(driver.model.pending) == 1 and driver.ready() == []
+    driver.model.pending[0].finished = True
+    for _ in range(3):
+        driver.step()
+    assert set(driver.results) == {"one"} and len(driver.model.pending) == 2
+    driver.model.pending[1].finished = True
+    driver.run()
+    assert set(driver.results) == {"one", "two"}
+
+
 def test_an_abort_waits_for_what_cannot_be_interrupted(driver: Driver) -> None:
     driver.model.unsure = True
     driver.open("one", clip("a"))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from antiphon.pipelines.errors import Refused
-from antiphon.pipelines.local.reading import Phase, Reading, advance, read
+from antiphon.pipelines.local.reading import Phase, Reading
+from antiphon.pipelines.local.readings import advance, read
 from antiphon.pipelines.outputs import TranscriptResult
 from antiphon.pipelines.requests import Transcription
 from tests.hearing.sounds import RATE, Sound, hum, keyboard, pink, silence

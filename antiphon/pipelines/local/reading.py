@@ -1,16 +1,15 @@
-"""One clip being read, step by step; several at once share the model.
+"""One clip being read, step by step. (Several at once: ``readings``.)
 
-Steps: find the speech, encode a window, decode windows (of several clips in one batch where their lengths agree: four
-cost 1.4 times one), read again what cannot stand. The rule for short windows: the speech and two seconds of silence, a
-whole number of seconds; read with timestamps; drop what is dated behind the end of the sound; a reading that ran into
-its limit, repeats itself or is very unsure is tried again in the full window that Whisper was trained on, greedily,
-then with rising temperature (openai/whisper, transcribe.py); nothing is read where the voice detector hears nobody.
+Steps: find the speech, encode a window, decode windows, read again what cannot stand. The rule for short windows: the
+speech and two seconds of silence, a whole number of seconds; read with timestamps; drop what is dated behind the end of
+the sound; a reading that ran into its limit, repeats itself or is very unsure is tried again in the full window that
+Whisper was trained on, greedily, then with rising temperature (openai/whisper, transcribe.py); nothing is read where the
+voice detector hears nobody. Its measure is ``benchmarks/word_error``.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -33,8 +32,6 @@ RIGHT_S: Final = 2.0
 """Silence behind the speech; with one second more sentences are repeated."""
 SCAN_S: Final = 20.0
 """Audio looked through for speech in one step."""
-ENCODE_S: Final = 18.0
-"""Window seconds encoded in one step, of all clips together."""
 GROUP, DECODE_S = 4, 13.0
 """Windows decoded in one step, and how much speech they may hold: twelve seconds take half a second."""
 TEMPERATURES: Final = (0.0, 0.4, 0.8)
@@ -66,8 +63,14 @@ class _Piece:
     language: str = ""
     decoded: Decoded | None = None
     tries: int = 0
+    again: float | None = None
     pending: Pending | None = None
     settled: bool = False
+
+    @property
+    def open(self) -> bool:
+        """It is being read again, or waits for that."""
+        return self.pending is not None or self.again is not None
 
 
 class Reading:
@@ -84,7 +87,7 @@ class Reading:
         right_s: float = RIGHT_S,
         full: bool = False,
     ) -> None:
-        self._model, self._vad = model, vad
+        self.model, self._vad = model, vad
         self._pcm, self._options, self._expected = pcm, options, expected
         self._right_s, self._full = right_s, full
         self._voice, self._scores, self._scanned = Voice(), list[float](), 0
@@ -111,13 +114,22 @@ class Reading:
             return Phase.DONE
         if any(p.encoded is None for p in group):
             return Phase.ENCODE
-        if any(p.decoded is None and p.pending is None for p in group):
+        if any(p.decoded is None for p in group):
             return Phase.DECODE
-        return Phase.WAIT if any(p.pending is not None for p in group) else Phase.ALIGN
+        return Phase.WAIT if any(p.open for p in group) else Phase.ALIGN
 
     def _group(self) -> list[_Piece]:
-        """The windows at work: the next few that have not been settled."""
-        return [p for p in self._pieces or () if not p.settled][:GROUP]
+        """The windows at work: of those not settled, the next few that one step can decode together."""
+        group: list[_Piece] = []
+        room = DECODE_S
+        for piece in self._pieces or ():
+            if piece.settled:
+                continue
+            room -= piece.span.seconds
+            if group and (room < 0 or len(group) == GROUP):
+                break
+            group.append(piece)
+        return group
 
     @property
     def language(self) -> str:
@@ -142,9 +154,11 @@ class Reading:
         )
 
     @property
-    def pending(self) -> int:
-        """Full windows that have not been fetched."""
-        return sum(p.pending is not None for p in self._pieces or ())
+    def stalled(self) -> bool:
+        """It waits for a full window, and there is nothing to do before that is read."""
+        group = [p for p in self._group() if p.open]
+        done = any(p.pending is not None and p.pending.done() for p in group)
+        return bool(group) and self.phase is Phase.WAIT and not done and not (self.model.free and self._waits(group))
 
     def running(self) -> list[Pending]:
         """What CTranslate2 still computes for this clip."""
@@ -169,14 +183,14 @@ class Reading:
     def encode(self) -> None:
         window = self.window_s()
         piece = next(p for p in self._group() if p.encoded is None)
-        piece.encoded = self._model.encode(self._sound(piece), window)
+        piece.encoded = self.model.encode(self._sound(piece), window)
         piece.language = self._options.language or self._detected(piece)
 
     def to_decode(self) -> list[_Piece]:
-        return [p for p in self._group() if p.encoded is not None and p.decoded is None and p.pending is None]
+        return [p for p in self._group() if p.encoded is not None and p.decoded is None]
 
     def prompt(self, piece: _Piece) -> list[int]:
-        vocabulary, options = self._model.vocabulary, self._options
+        vocabulary, options = self.model.vocabulary, self._options
         bias = vocabulary.bias(options.prompt, options.keywords, piece.language)
         return [*bias, *vocabulary.start(piece.language, translate=options.translate)]
 
@@ -195,27 +209,25 @@ class Reading:
         piece.decoded = found if piece.decoded is None or _better(found, piece.decoded) else piece.decoded
         verdict = self._verdict(piece, found)
         if verdict is Verdict.AGAIN and piece.tries < len(TEMPERATURES):
-            temperature = max(TEMPERATURES[piece.tries], self._options.temperature)
+            piece.again = max(TEMPERATURES[piece.tries], self._options.temperature)
             piece.tries += 1
             self.retries += 1
-            piece.pending = self._model.decode_full(
-                self._sound(piece), self.prompt(piece), self.cap(piece), temperature=temperature
-            )
-            return
-        piece.pending = None
-        if not self._options.words:
+            self._read_in_full()
+        elif not self._options.words:
             self.settle(GROUP)
 
     def collect(self) -> None:
-        """Fetch full windows that are ready."""
+        """Fetch full windows that are ready, and begin those that wait for one."""
         for piece in self._group():
             if piece.pending is not None and piece.pending.done():
-                self.decoded(piece, piece.pending.result())
+                found, piece.pending = piece.pending.result(), None
+                self.decoded(piece, found)
+        self._read_in_full()
 
     def settle(self, most: int = 1) -> None:
         """Write down windows whose reading stands, in order."""
         for piece in self._group()[:most]:
-            if piece.decoded is None or piece.pending is not None:
+            if piece.decoded is None or piece.open:
                 return
             piece.settled = True
             found = piece.decoded
@@ -224,12 +236,24 @@ class Reading:
             piece.encoded = None
 
     # ---- inside
+    @staticmethod
+    def _waits(group: Sequence[_Piece]) -> bool:
+        return any(p.again is not None and p.pending is None for p in group)
+
+    def _read_in_full(self) -> None:
+        """Begin a full window, if one waits and no other is being read: two would leave no worker for the short ones."""
+        for piece in self._group():
+            if piece.again is not None and piece.pending is None and self.model.free:
+                sound, prompt, cap = self._sound(piece), self.prompt(piece), self.cap(piece)
+                piece.pending = self.model.decode_full(sound, prompt, cap, temperature=piece.again)
+                piece.again = None
+
     def _sound(self, piece: _Piece) -> NDArray[np.float32]:
         return self._pcm[piece.span.start : piece.span.end]
 
     def _detected(self, piece: _Piece) -> str:
         assert piece.encoded is not None
-        likely = self._model.detect(piece.encoded)
+        likely = self.model.detect(piece.encoded)
         language = max(likely, key=likely.__getitem__)
         before = self.language or self._expected
         if before and likely[language] < TIMES_LIKELIER * likely.get(before, 0.0):
@@ -239,7 +263,7 @@ class Reading:
         return language
 
     def _verdict(self, piece: _Piece, found: Decoded) -> Verdict:
-        parts = rule.timed(found.tokens, self._model.vocabulary.first_time, piece.span.seconds)
+        parts = rule.timed(found.tokens, self.model.vocabulary.first_time, piece.span.seconds)
         kept = sum(len(part.tokens) for part in parts)
         return rule.judge(
             avg_logprob=found.avg_logprob,
@@ -249,7 +273,7 @@ class Reading:
         )
 
     def _write(self, piece: _Piece, found: Decoded) -> None:
-        vocabulary = self._model.vocabulary
+        vocabulary = self.model.vocabulary
         offset = piece.span.start / RATE
         parts = rule.timed(found.tokens, vocabulary.first_time, piece.span.seconds)
         for part in parts:
@@ -273,7 +297,7 @@ class Reading:
             tokens = [t for part in parts for t in part.tokens if t < vocabulary.end]
             start = vocabulary.start(piece.language, translate=self._options.translate)
             frames = max(1, round(piece.span.seconds * FRAMES_PER_S))
-            times = self._model.align(piece.encoded, start, tokens, frames)
+            times = self.model.align(piece.encoded, start, tokens, frames)
             named = vocabulary.words(tokens, piece.language)
             self._words += snapped(word_times(named, times, offset, piece.span.seconds), voiced(self._scores))
 
@@ -285,59 +309,3 @@ def _better(a: Decoded, b: Decoded) -> bool:
         b.whole,
         b.avg_logprob,
     )
-
-
-def advance(readings: Sequence[Reading]) -> None:
-    """One step for these clips: encode what fits in one, else decode one batch. No step takes more than a window or so."""
-    for reading in readings:
-        reading.collect()
-    ready = [r for r in readings if r.phase is Phase.DECODE]
-    hungry = [r for r in readings if r.phase in (Phase.SCAN, Phase.ENCODE)]
-    aligning = [r for r in readings if r.phase is Phase.ALIGN]
-    if hungry and not any(r.waited for r in ready):
-        for reading in ready:
-            reading.waited = True
-        _encode(hungry)
-    elif ready:
-        _decode(ready)
-    for reading in aligning:
-        reading.settle()
-
-
-def _encode(hungry: Sequence[Reading]) -> None:
-    spent = 0.0
-    for reading in hungry:
-        if reading.phase is Phase.SCAN:
-            spent += 0.2 * reading.scan()
-        if reading.phase is Phase.ENCODE:
-            cost = reading.window_s()
-            if spent and spent + cost > ENCODE_S:
-                return
-            reading.encode()
-            spent += cost
-
-
-def _decode(ready: Sequence[Reading]) -> None:
-    first = ready[0]
-    shape = first.shape(first.to_decode()[0])
-    same = [(r, p) for r in ready for p in r.to_decode() if r.shape(p) == shape]
-    batch = same[: max(1, min(GROUP, int(DECODE_S / max(p.span.seconds for _, p in same))))]
-    prompts = [r.prompt(p) for r, p in batch]
-    found = first._model.decode(
-        [p.encoded for _, p in batch if p.encoded is not None],
-        prompts,
-        [r.cap(p) for r, p in batch],
-        temperature=shape[2],
-    )
-    for (reading, piece), one in zip(batch, found, strict=True):
-        reading.waited = False
-        reading.decoded(piece, one)
-
-
-def read(reading: Reading) -> TranscriptResult:
-    """Read one clip to its end; blocks."""
-    while reading.phase is not Phase.DONE:
-        advance([reading])
-        if reading.phase is Phase.WAIT:
-            time.sleep(0.002)
-    return reading.result()

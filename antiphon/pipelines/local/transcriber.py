@@ -1,6 +1,6 @@
 """The transcriber: the clips of a request -> what is said in them. Terminal "transcript"; its Result feeds the Thinker.
 
-Each step advances all its clips by one piece of work (``reading.advance``): at most a window. What has been read is kept by
+Each step advances all its clips by one piece of work (``readings.advance``): at most a window. What has been read is kept by
 content and options, and read once however many requests ask at the same time (``media_cache``).
 """
 
@@ -19,7 +19,8 @@ from antiphon.pipelines.ears import silero
 from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.local import whisper
 from antiphon.pipelines.local.prepared import Clip, Prepared, Transcripts
-from antiphon.pipelines.local.reading import Phase, Reading, advance, read
+from antiphon.pipelines.local.reading import Phase, Reading
+from antiphon.pipelines.local.readings import advance, read
 from antiphon.pipelines.log_mel import RATE
 from antiphon.pipelines.media_cache import Known, MediaCache, Turn
 from antiphon.pipelines.outputs import TranscriptDelta, TranscriptResult
@@ -119,7 +120,7 @@ class Transcriber(Stage[Hearing]):
             return READY
         if clip.reading is None:
             return Wait(now + LOOK_AGAIN_S) if self._cache.peek(clip.key, clip) is Turn.WAIT else READY
-        if clip.reading.phase is Phase.WAIT and len(clip.reading.running()) == clip.reading.pending:
+        if clip.reading.stalled:
             return Wait(now + LOOK_AGAIN_S)
         return READY
 

@@ -76,6 +76,7 @@ class Recogniser:
         )
         self._view: Any = ctranslate2.StorageView.from_array
         self.vocabulary = Vocabulary(folder)
+        self._full: Pending | None = None
 
     def encode(self, samples: NDArray[np.float32], window_s: float) -> Encoded:
         """float32 16 kHz, padded with silence to ``window_s`` (at most 30) -> [50 * window_s, 512]."""
@@ -110,7 +111,13 @@ class Recogniser:
         """Encode and read the full 30 s window, as Whisper was trained, without waiting for it."""
         features = self._view(self._features(samples, FULL_S))
         handle = self._model.generate(features, [prompt], asynchronous=True, **_how(cap, len(prompt), temperature, beam))[0]
-        return Pending(handle, lambda found: self._decoded(found, cap, temperature))
+        self._full = Pending(handle, lambda found: self._decoded(found, cap, temperature))
+        return self._full
+
+    @property
+    def free(self) -> bool:
+        """Whether no full window is being read."""
+        return self._full is None or self._full.done()
 
     def align(self, encoded: Encoded, start: list[int], text: Sequence[int], frames: int) -> list[tuple[int, float]]:
         """Seconds at which each text token begins, by dynamic time warping over cross attention: (token index, s).
