@@ -28,6 +28,9 @@ from antiphon.session.request import Request
 from antiphon.session.response import Response
 from antiphon.session.resumption import Resumption
 
+SERVER_FAULTS = ("model_error", "server_busy", "server_error", "rate_limit_exceeded")
+"""Codes of a failed generation that are not about what the client asked for."""
+
 
 class Responses:
     """Owns every response, and which one is active."""
@@ -79,7 +82,7 @@ class Responses:
             request = self._context.request(params)
         except ContextOverflow as full:
             response = self._begin(core.new_id("gen"), _nothing(core, params), params)
-            self._fail(response, full.code or "", str(full), kind="invalid_request_error")
+            self._fail(response, full.code or "", str(full), "invalid_request_error")
             return
         early = None if params.aside else self._anticipation.take(request)
         if early:
@@ -140,14 +143,15 @@ class Responses:
                 response.call(event)
             case Ended(_, "failed", usage, message, code):
                 response.usage = usage
-                self._fail(response, code, message)
+                kind = "server_error" if code in SERVER_FAULTS else "invalid_request_error"
+                self._fail(response, code, message, kind)
             case Ended():
                 response.ended(event)
 
     def _heard_from(self, response: Response) -> float:
         return self._core.now if response.aside else max(self._listener.until, self._core.now)
 
-    def _fail(self, response: Response, code: str, message: str, kind: str = "server_error") -> None:
+    def _fail(self, response: Response, code: str, message: str, kind: str) -> None:
         text = message or "The server had an error while processing your request."
         self._core.counts["responses_failed"] += 1
         self._end(response, "failed", {"type": "failed", "error": {"type": kind, "code": code, "message": text}})

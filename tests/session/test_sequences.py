@@ -320,6 +320,16 @@ def test_failure_inside_a_response(said: str) -> None:
     assert "response.created" in kinds(talk.turn()), "the session goes on"
 
 
+def test_what_the_pipeline_refuses_is_the_clients_fault() -> None:
+    talk = Talk()
+    talk.command("response.create")
+    gen = talk.gen()
+    talk.check.gens.pop(gen)
+    effects = talk.do(ev.Ended(gen, "failed", error="No voice 'x'.", code="invalid_value"))
+    done = of([e.event for e in effects if isinstance(e, ev.Send)], "response.done")[0]["response"]
+    assert done["status_details"]["error"]["type"] == "invalid_request_error"
+
+
 def test_token_limit() -> None:
     talk = Talk(update={"output_modalities": ["text"], "max_output_tokens": 5})
     talk.command("response.create", response={"max_output_tokens": 3})
