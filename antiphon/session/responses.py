@@ -28,8 +28,8 @@ from antiphon.session.request import Request
 from antiphon.session.response import Response
 from antiphon.session.resumption import Resumption
 
-SERVER_FAULTS = ("model_error", "server_busy", "server_error", "rate_limit_exceeded")
-"""Codes of a failed generation that are not about what the client asked for."""
+CLIENT_FAULTS = ("invalid_", "unsupported_", "missing_", "context_length_exceeded", "string_above_")
+"""How codes of a failed generation begin that are about what the client asked for."""
 
 
 class Responses:
@@ -143,7 +143,7 @@ class Responses:
                 response.call(event)
             case Ended(_, "failed", usage, message, code):
                 response.usage = usage
-                kind = "server_error" if code in SERVER_FAULTS else "invalid_request_error"
+                kind = "invalid_request_error" if code.startswith(CLIENT_FAULTS) else "server_error"
                 self._fail(response, code, message, kind)
             case Ended():
                 response.ended(event)
