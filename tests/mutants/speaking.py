@@ -16,6 +16,7 @@ TESTS = (
     "tests/pipelines/local/test_speakable.py",
     "tests/pipelines/local/test_clauses.py",
     "tests/pipelines/local/test_segmenter.py",
+    "tests/pipelines/local/test_synthesis.py",
     "tests/pipelines/local/test_voice.py",
 )
 
