@@ -153,6 +153,9 @@ def door_settings(settings: ServerSettings) -> Settings:
             responses_per_minute=settings.responses_per_minute or None,
         ),
         web_demo=web_demo() if settings.web_demo else None,
+        ice_servers=settings.ice_servers,
+        udp_ports=settings.udp_ports,
+        public_address=settings.public_address,
     )
 
 

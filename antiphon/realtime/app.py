@@ -23,6 +23,7 @@ from antiphon.realtime.request_ids import HEADER, RequestIds
 from antiphon.realtime.rest import chat, health, models, speech, transcriptions, voices
 from antiphon.realtime.settings import Settings
 from antiphon.realtime.state import Client, State
+from antiphon.realtime.webrtc import calls
 from antiphon.session.features import Features
 
 log = logging.getLogger("antiphon.server")
@@ -77,7 +78,7 @@ def create_app(
     routes = [route for door in REST for route in door.routes(state)] + seeing.routes(doors)
     state.realtime = settings.realtime and open_ear is not None
     if state.realtime:
-        routes += client_secrets.routes(doors) + websocket.routes(doors)
+        routes += client_secrets.routes(doors) + websocket.routes(doors) + calls.routes(doors)
     if settings.web_demo is not None:
         routes.append(_Page("/", StaticFiles(directory=settings.web_demo, html=True)))
     app = Starlette(

@@ -18,6 +18,8 @@ class Settings:
     ``max_speech_chars``: the input of one /v1/audio/speech.            ``audio_answer_s``: how long ``audio: {id}`` can
     be referred to.    ``send_timeout_s``: a client that takes nothing for so long is given up.
     ``web_demo``: the folder of the page to serve at /, or None.
+    ``ice_servers``: "stun:HOST:PORT", "turn:USER:SECRET@HOST:PORT".    ``udp_ports``: "FIRST-LAST" for calls; "": any.
+    ``public_address``: where callers see this server, if it stands behind a NAT that maps its UDP ports one to one.
     """
 
     api_keys: tuple[str, ...] = ()
@@ -31,3 +33,6 @@ class Settings:
     audio_answer_s: float = 3600.0
     send_timeout_s: float = 60.0
     web_demo: Path | None = None
+    ice_servers: tuple[str, ...] = ()
+    udp_ports: str = ""
+    public_address: str = ""

@@ -49,6 +49,9 @@ class Watch:
             if isinstance(effect, ev.Send):
                 interrupting |= effect.event["type"] == "input_audio_buffer.speech_started"
                 self._sent(effect.event, now, interrupting)
+            elif isinstance(effect, ev.Play):
+                self._first({"response_id": effect.response_id}, "first_audio", now)
+                self._played({"response_id": effect.response_id, "delta": effect.pcm}, now)
             elif isinstance(effect, ev.Generate):
                 self._asked(effect, now)
             elif isinstance(effect, ev.Confirm):

@@ -23,6 +23,7 @@ from antiphon.realtime.protocol.schema import Dialect, Json
 from antiphon.realtime.shell.finishing import Finisher
 from antiphon.realtime.shell.runner import Shell
 from antiphon.realtime.sockets import abort_of
+from antiphon.realtime.webrtc import side
 from antiphon.session import events as ev
 from antiphon.session.errors import Refused
 
@@ -62,6 +63,9 @@ async def serve(websocket: WebSocket, doors: Doors) -> None:
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
     try:
         caller = doors.state.keys.caller(presented(websocket.headers, offered), realtime=True)
+        if call_id := websocket.query_params.get("call_id"):
+            await side.serve(websocket, doors, caller, dialect_of(websocket.headers, offered), call_id)
+            return
         with doors.state.admission.session(caller.id):
             await Connection(websocket, doors, caller, dialect_of(websocket.headers, offered)).run()
     except (RealtimeError, Refused) as e:

@@ -88,4 +88,5 @@ async def main(port: int, warming_s: float, sessions: int) -> None:
 
 if __name__ == "__main__":
     given = [float(a) for a in sys.argv[1:4]]
-    asyncio.run(main(int(given[0]) if given else 0, given[1] if len(given) > 1 else 0.0, int(given[2]) if len(given) > 2 else 64))
+    port, warming_s, sessions = given + [0.0, 0.0, 64.0][len(given) :]
+    asyncio.run(main(int(port), warming_s, int(sessions)))

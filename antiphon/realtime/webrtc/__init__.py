@@ -1,0 +1,1 @@
+"""Calls over WebRTC. ``calls`` is the HTTP door; the rest needs aiortc (extra ``webrtc``) and is imported by the first call."""
