@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from typing import Literal
 
 from antiphon.pipelines.info import PipelineInfo
 from antiphon.realtime.auth import Caller, Origins
-from antiphon.realtime.load import Load
+from antiphon.realtime.errors import Unavailable
+from antiphon.realtime.load import EVERY_S, Load
 from antiphon.realtime.sessions import Sessions
 from antiphon.realtime.shell.ears import SharedEars
 from antiphon.realtime.shell.runner import Door, Ear, Shell, Spawn
@@ -48,6 +50,19 @@ class Doors:
             state.metrics.watch_ears(open_ear.stats)
         self._features = features or Features()
         self._drain_s = drain_s
+        self._watching = False
+
+    async def _watch_load(self) -> None:
+        """While anybody talks."""
+        try:
+            await asyncio.sleep(EVERY_S)
+            while len(self.load):
+                self.load.sample(self.state.client.stats().get("stages", {}))
+                await asyncio.sleep(EVERY_S)
+        except Unavailable:  # the server is closing
+            pass
+        finally:
+            self._watching = False
 
     async def drain(self) -> None:
         """Admit nobody, let answers end, close with 1001."""
@@ -74,6 +89,9 @@ class Doors:
     ) -> tuple[Shell, SessionTrace]:
         """A conversation behind ``door``; ``session`` is from ``session_object``. Nothing is sent before ``begin``."""
         state = self.state
+        if not self._watching:
+            self._watching = True
+            state.spawn(self._watch_load())
         machine = Session(
             session,
             new_id=new_id,

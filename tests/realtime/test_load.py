@@ -2,38 +2,60 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from antiphon.realtime import doors
 from antiphon.realtime.load import Bounds, Load
 from antiphon.session.events import Spare
-from antiphon.session.features import Features
 from tests.realtime.conversing import hush, serving, talking, voice
 from tests.realtime.stubs import StubClient
 
 
+class Queue:
+    """A stage whose requests wait as long as they are told to."""
+
+    def __init__(self) -> None:
+        self.requests, self.queued_s = 0, 0.0
+
+    def after(self, *waits: float) -> dict[str, Any]:
+        self.requests += len(waits)
+        self.queued_s += sum(waits)
+        return {"mind": {"requests": self.requests, "queued_s": self.queued_s}, "idle": {"requests": 0, "queued_s": 0.0}}
+
+
 def test_partials_go_first_then_early_answers_and_both_come_back() -> None:
-    load = Load(Bounds(partials=1, early=2))
-    told: list[list[Spare]] = [[] for _ in range(4)]
-    members = [load.join(t.append) for t in told]
-    for member in members[:3]:
-        member.set(True)
-        member.set(True)  # twice is once
-    assert told[3] == [Spare(partials=False), Spare(partials=False, early=False)]
+    load, queue = Load(Bounds(partials=0.05, early=0.2)), Queue()
+    told: list[Spare] = []
+    leave = load.join(told.append)
+    load.sample(queue.after(0.01, 0.02))
+    assert told == []
+    load.sample(queue.after(0.1, 0.1))
+    load.sample(queue.after(0.3, 0.5))
+    assert told == [Spare(partials=False), Spare(partials=False, early=False)]
     late: list[Spare] = []
     load.join(late.append)
-    assert late == [Spare(partials=False, early=False)]
-    for member in members[:3]:
-        member.leave()
-        member.leave()
-    assert load.busy == 0 and load.spare == Spare()
-    assert told[3][2:] == [Spare(partials=False), Spare()] and told[0] == told[3][:2]
+    assert late == [told[-1]]
+    load.sample(queue.after(0.15))  # better, but not by half
+    assert load.spare == told[-1]
+    load.sample(queue.after(0.04))
+    load.sample(queue.after())  # nobody waits for anything
+    assert told[2:] == [Spare(partials=False), Spare()]
+    leave()
+    leave()
+    load.sample(queue.after(9.0))
+    assert len(told) == 4 and len(load) == 1
 
 
-async def test_a_busy_server_answers_only_when_the_turn_is_over() -> None:
-    client = StubClient()
-    async with serving(client, features=Features()) as running, talking(running) as talk:
-        running.doors.load._bounds = Bounds(partials=0, early=0)
+async def test_a_busy_server_answers_only_when_the_turn_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "EVERY_S", 0.05)
+    client, queue = StubClient(), Queue()
+    monkeypatch.setattr(client, "stats", lambda: {"stages": queue.after(5.0)})
+    async with serving(client) as running, talking(running) as talk:
         await talk.say_hello()
-        await talk.speak(voice(0.8))
+        await talk.speak(voice(0.8), pace=0.2)
         await talk.speak(hush(0.8))
         await talk.until("response.done")
         assert [w.request.listener for w in client.answers()] == ["confirmed"]
-    assert running.doors.load.busy == 0
+    assert len(running.doors.load) == 0

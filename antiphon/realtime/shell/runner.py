@@ -132,10 +132,9 @@ class Shell:
         self._broken = False
         self.closed = False
         self.responding = 0
-        self._speaking = False
         self._plays_until = 0.0
         self._ear = open_ear(self._scored)
-        self._load = load.join(self.feed)
+        self._leave_load = load.join(self.feed)
 
     # ---- what happens
     def begin(self) -> None:
@@ -190,7 +189,7 @@ class Shell:
             self._timer.cancel()
         for gen in list(self._works):
             self._abort(gen)
-        self._load.leave()
+        self._leave_load()
         self._ear.close()
         self._graph.forget(self.id)
         self.store.clear()
@@ -244,7 +243,7 @@ class Shell:
         self.feed(score)
 
     def _note(self, event: Json) -> None:
-        """Somebody speaks, or is answered, or is about to hear something."""
+        """Somebody is being answered, or is about to hear something."""
         kind = event["type"]
         if kind == "response.output_audio.delta":
             self._sounds(len(event["delta"]))
@@ -256,9 +255,6 @@ class Shell:
             self._plays_until = 0.0
             self._ear.expect_echo(round(ECHO_TAIL_S * ev.IN_RATE))
         self.responding += {"response.created": 1, "response.done": -1}.get(kind, 0)
-        if kind.startswith("input_audio_buffer.speech_st"):
-            self._speaking = kind == "input_audio_buffer.speech_started"
-        self._load.set(self._speaking or self.responding > 0)
 
     def _sounds(self, samples: int) -> None:
         """So much more will be played by a client that plays at once; it may come back through the microphone."""
