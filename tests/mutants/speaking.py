@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.run import Mutant
 
 CLAUSES = "pipelines/local/clauses.py"
+BREAKS = "pipelines/local/breaks.py"
 SPEAKABLE = "pipelines/local/speakable.py"
 SEGMENTER = "pipelines/local/segmenter.py"
 PHONEMES = "pipelines/local/phonemes.py"
@@ -23,11 +24,11 @@ TESTS = (
 MUTANTS = (
     Mutant(
         "a sentence ends without looking on",
-        CLAUSES,
+        BREAKS,
         "if end >= len(text):\n        return True if whole else None",
         "if end >= len(text):\n        return True",
     ),
-    Mutant("abbreviations end sentences", CLAUSES, "if _is_abbreviation(text, start):", "if False:"),
+    Mutant("abbreviations end sentences", BREAKS, "if is_abbreviation(text, start):", "if False:"),
     Mutant("links are cut", CLAUSES, 'if character in "[`":', "if False:"),
     Mutant(
         "the first clause is not short", CLAUSES, "if self.eager and len(text[:position].strip()) >= _FIRST_COMMA:", "if False:"
@@ -35,7 +36,7 @@ MUTANTS = (
     Mutant(
         "flush cuts words",
         CLAUSES,
-        "if _may_part(text, blank) and text[:blank].strip():\n                return blank",
+        "if may_part(text, blank) and text[:blank].strip():\n                return blank",
         "return len(text)",
     ),
     Mutant("code is read out", CLAUSES, "self._fence = fence.group(1)", 'self._fence = ""'),

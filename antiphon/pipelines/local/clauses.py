@@ -11,36 +11,28 @@ import re
 from collections import deque
 from dataclasses import dataclass
 
-from antiphon.pipelines.local.speakable import (
-    CODE_BLOCK,
-    HEADING_MARK,
-    LIST_MARK,
-    NUMBER_MARK,
-    QUOTE_MARK,
-    TABLE_ROW,
-    Speakable,
-    speakable,
+from antiphon.pipelines.local.breaks import (
+    BRACKET,
+    LOOK,
+    PHRASE,
+    begins_phrase,
+    bracket_end,
+    ends_sentence,
+    is_abbreviation,
+    is_marked,
+    may_part,
 )
+from antiphon.pipelines.local.speakable import CODE_BLOCK, NUMBER_MARK, Speakable, speakable
 
 LONGEST = 120
 """Characters of a clause at normal speed: about 7 s of speech, one run of the talker's net in some 30 ms."""
 
 _FIRST_COMMA, _FIRST_WORD, _FIRST_CAP = 10, 40, 72  # the first clause of a streamed text may end this early
 _COMMA = 0.6  # of the longest: from here on a comma ends a clause
-_LOOK = 12  # characters after a cut that may still change it
-_BRACKET = 240  # a link or a piece of code is not cut when it closes within so many characters
 _WRAPPED = 50  # a line this long that does not end a sentence was wrapped, not ended
 _SILENT = 1024  # silent characters passed over in one call
 _WINDOW = 2048  # characters looked at; a long text waits in a backlog
 
-_TITLES = "Mr Mrs Ms Dr Prof St Mt Ft Gen Gov Sen Rep Capt Lt Col Sgt Cmdr Rev Hon Pres Supt Cpl Maj Adm Fr Msgr Jr Sr"
-_SHORT = (
-    "vs approx est vol fig ch pp ed eds no nos cf al ave blvd rd ln hwy apt bldg ltd inc corp co bros dept univ assn govt"
-    " jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri sat sun e.g i.e a.m p.m u.s u.k"
-    " u.n ph.d b.sc m.sc tel ca"
-)
-ABBREVIATIONS = frozenset(_TITLES.lower().split()) | frozenset(_SHORT.split())
-_SOFT = re.compile(r"\s(?=(?:and|but|or|because|which|that|where|when|while|with|if|so|as|for|than|before|after|then)\s)")
 _STOP = re.compile(r"[.!?…]+[\"'”’)\]*_~`]*")
 _PAUSE = re.compile(r"[,;:][\"'”’)\]*_]*(?=\s)|[—](?=\S|\s)|\)(?=\s)| [–-] ")
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
@@ -135,10 +127,10 @@ class ClauseScanner:
             if _HALF_FENCE.match(self._text) and not self._complete:
                 self._waits = True
                 return None
-            if not self._complete and len(self._text) < _LOOK and not self._text[:1].isalpha():
+            if not self._complete and len(self._text) < LOOK and not self._text[:1].isalpha():
                 self._waits = True  # a mark may still become one: "-", "- ", "1", "1.", "1. "
                 return None
-            self._marked = _is_marked(self._text)
+            self._marked = is_marked(self._text)
         found = self._find()
         if found is None:
             self._waits = True
@@ -153,7 +145,7 @@ class ClauseScanner:
         newline = self._text.rfind("\n", 0, blank)
         if newline >= 0:
             return newline + 1
-        indents = self._line == 0 and blank < _LOOK and (blank < len(self._text) or not self._complete)
+        indents = self._line == 0 and blank < LOOK and (blank < len(self._text) or not self._complete)
         return 0 if indents else blank
 
     def _say(self, text: str, line_end: bool) -> Speakable | None:
@@ -196,7 +188,7 @@ class ClauseScanner:
 
     def _open_fence(self, fence: re.Match[str]) -> Cut | None:
         end = self._text.find("\n", fence.end())
-        if end < 0 and not self._complete and len(self._text) < _BRACKET:
+        if end < 0 and not self._complete and len(self._text) < BRACKET:
             self._waits = True
             return None
         end = len(self._text) if end < 0 else end + 1
@@ -209,7 +201,7 @@ class ClauseScanner:
     def _skip_code(self) -> None:
         """Away with whole lines of code; a line that may close the block must be there whole."""
         newline = self._text.find("\n")
-        if newline < 0 and not self._complete and len(self._text) < _BRACKET:
+        if newline < 0 and not self._complete and len(self._text) < BRACKET:
             self._waits = True
             return
         end = len(self._text) if newline < 0 else newline + 1
@@ -223,7 +215,7 @@ class ClauseScanner:
     def _find(self) -> tuple[int, bool] | None:
         """The end of the clause that begins the text, and whether its line ends there; None = wait."""
         limit = min(self.longest, _FIRST_CAP) if self.eager else self.longest
-        text = self._text[: limit + _BRACKET + _LOOK]
+        text = self._text[: limit + BRACKET + LOOK]
         whole = self._complete and len(text) == len(self._text)
         pauses = list[int]()
         mark = NUMBER_MARK.match(text) if self._line == 0 else None
@@ -232,7 +224,7 @@ class ClauseScanner:
         while position < min(len(text), limit):
             character = text[position]
             if character in "[`":
-                closing = _bracket_end(text, position, whole)
+                closing = bracket_end(text, position, whole)
                 if closing is None:
                     return None
                 kept.append((position, closing))
@@ -247,7 +239,7 @@ class ClauseScanner:
             elif character in ".!?…":
                 stop = _STOP.match(text, position)
                 assert stop is not None
-                ends = _ends_sentence(text, position, stop.end(), whole)
+                ends = ends_sentence(text, position, stop.end(), whole)
                 if ends is None:
                     return None
                 if ends:
@@ -263,7 +255,7 @@ class ClauseScanner:
                 if pause.end() >= limit * _COMMA and not self.eager:
                     return pause.end(), False
             elif character.isspace() and self.eager and position >= _FIRST_WORD:
-                soft = _begins_phrase(text, position, whole)
+                soft = begins_phrase(text, position, whole)
                 if soft is None:
                     return None
                 if soft:
@@ -273,12 +265,12 @@ class ClauseScanner:
             return len(text), True
         if kept:
             limit = max(limit, kept[-1][1])
-        if len(text) < limit + _LOOK and not whole:
+        if len(text) < limit + LOOK and not whole:
             return None
         return self._forced(text, limit, pauses, kept), False
 
     def _line_ends_at(self, text: str, end: int) -> bool:
-        rest = text[end : end + _LOOK]
+        rest = text[end : end + LOOK]
         return not rest or rest.lstrip(" \t")[:1] == "\n"
 
     def _forced(self, text: str, limit: int, pauses: list[int], kept: list[tuple[int, int]]) -> int:
@@ -288,12 +280,12 @@ class ClauseScanner:
             return pauses[-1]
         blanks = [match.start() for match in re.finditer(r"\s", text[: limit + 1]) if match.start() >= least]
         blanks = [place for place in blanks if not any(a < place < b for a, b in kept)]
-        apart = [place for place in blanks if _may_part(text, place)]
-        phrases = [place for place in apart if _SOFT.match(text, place)]
+        apart = [place for place in blanks if may_part(text, place)]
+        phrases = [place for place in apart if PHRASE.match(text, place)]
         for places in (phrases, apart, blanks):
             if places:
                 return places[-1]
-        if longer := re.compile(r"\s").search(text, limit, limit + _LOOK):
+        if longer := re.compile(r"\s").search(text, limit, limit + LOOK):
             return longer.start()
         return limit
 
@@ -303,9 +295,9 @@ class ClauseScanner:
         following = rest.lstrip(" \t")
         if following.startswith("\n") or (whole and not following):
             return True
-        if len(rest) < _LOOK and "\n" not in following and not whole:
+        if len(rest) < LOOK and "\n" not in following and not whole:
             return None
-        if _is_marked(rest) or _FENCE.match(rest):
+        if is_marked(rest) or _FENCE.match(rest):
             return True
         start = text.rfind("\n", 0, position) + 1
         length = position - start + (self._line if start == 0 else 0)
@@ -318,83 +310,13 @@ class ClauseScanner:
         if self._line == 0 and (_HALF_FENCE.match(text) or _FENCE.match(text)):
             return 0
         opened = max(text.rfind("["), text.rfind("`") if text.count("`") % 2 else -1)
-        if opened >= 0 and _bracket_end(text, opened, False) is None:
+        if opened >= 0 and bracket_end(text, opened, False) is None:
             text = text[:opened]
         if re.search(r"[^\W\d_]{2,}[!?]+[\"'”’)]*$", text) or (
-            re.search(r"(?:^|\s)[^\W\d_]{2,}\.[\"'”’)]*$", text) and not _is_abbreviation(text, text.rfind("."))
+            re.search(r"(?:^|\s)[^\W\d_]{2,}\.[\"'”’)]*$", text) and not is_abbreviation(text, text.rfind("."))
         ):
             return len(text)
         for blank in sorted((m.start() for m in re.finditer(r"\s+", text)), reverse=True):
-            if _may_part(text, blank) and text[:blank].strip():
+            if may_part(text, blank) and text[:blank].strip():
                 return blank
         return 0
-
-
-def _is_marked(line: str) -> bool:
-    """Does a line begin with a mark of its own: a list item, a heading, a quote, a table's row?"""
-    return any(mark.match(line) for mark in (LIST_MARK, NUMBER_MARK, QUOTE_MARK, HEADING_MARK, TABLE_ROW))
-
-
-def _word_before(text: str, end: int) -> str:
-    start = max(text.rfind(blank, 0, end) for blank in " \n\t—") + 1
-    return text[start:end].lstrip("([{\"'“‘*_")
-
-
-def _is_abbreviation(text: str, dot: int) -> bool:
-    word = _word_before(text, dot)
-    initial = len(word) == 1 and word.isupper() and word != "I"
-    return initial or word.lower() in ABBREVIATIONS or bool(re.fullmatch(r"(?:[A-Za-z]\.)+[A-Za-z]", word))
-
-
-def _may_part(text: str, blank: int) -> bool:
-    """May a clause end before this blank? Not between a number and what it counts, nor after an abbreviation."""
-    before = text[:blank].rstrip()
-    if before[-1:].isdigit() or before[-1:] in "€$£¥#+-=×÷/@&":
-        return False
-    return not (before.endswith(".") and _is_abbreviation(before, len(before) - 1))
-
-
-def _begins_phrase(text: str, blank: int, whole: bool) -> bool | None:
-    """Is this blank in front of a word that begins a phrase ("and", "with")? None: the word is not there yet."""
-    if not whole and blank + _LOOK > len(text) and len(text[blank:].split(maxsplit=1)) < 2:
-        return None
-    return bool(_SOFT.match(text, blank)) and _may_part(text, blank)
-
-
-def _ends_sentence(text: str, start: int, end: int, whole: bool) -> bool | None:
-    """Do the marks ``text[start:end]`` end a sentence? None: cannot be told before more text is there."""
-    if end >= len(text):
-        return True if whole else None
-    if not text[end].isspace():
-        return False
-    following = text[end : end + _LOOK].lstrip(" \t")
-    if not following:
-        return True if whole or end + _LOOK <= len(text) else None
-    if text[start:end].startswith(".") and not text[start:end].startswith(".."):
-        word = _word_before(text, start)
-        if word.lower() in {"no", "nos"}:
-            return not following[0].isdigit()
-        if _is_abbreviation(text, start):
-            return following[0] == "\n"
-    return following[0] == "\n" or not following[0].islower()
-
-
-def _bracket_end(text: str, start: int, whole: bool) -> int | None:
-    """Where a link ``[..](..)`` or a piece of code that opens at ``start`` ends; ``start`` if it never closes."""
-    stop = min(len(text), start + _BRACKET)
-    line = text.find("\n", start, stop)
-    known = whole or line >= 0 or stop == start + _BRACKET
-    stop = stop if line < 0 else line
-    closing = text.find("]" if text[start] == "[" else "`", start + 1, stop)
-    if closing < 0:
-        return start if known else None
-    if text[start] == "`":
-        return closing + 1
-    if closing + 1 >= len(text):
-        return closing + 1 if whole else None
-    if text[closing + 1] != "(":
-        return closing + 1
-    closing = text.find(")", closing + 2, stop)
-    if closing < 0:
-        return start if known else None
-    return closing + 1

@@ -74,6 +74,18 @@ def test_traps_are_not_cut() -> None:
     ]
 
 
+def test_words_that_look_like_abbreviations_end_sentences() -> None:
+    assert spoken("The dog sat. It saw the sun. We met on Sat. the first. I ate a fig. No. Say no. Yes.") == [
+        "The dog sat.",
+        "It saw the sun.",
+        "We met on Sat. the first.",
+        "I ate a fig.",
+        "No.",
+        "Say no.",
+        "Yes.",
+    ]
+
+
 def test_markdown_is_spoken_line_by_line() -> None:
     assert spoken(MARKDOWN) == [
         "Title.",
