@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from antiphon.pipelines.qwen3_omni.encoders import AudioEncoder, ImageEncoder
+from antiphon.pipelines.qwen3_omni.talker import Talker
+from antiphon.pipelines.qwen3_omni.thinker import Thinker
 from antiphon.pipelines.qwen3_omni.vocoder import Voice
 from antiphon.pipelines.requests import GenerateRequest, Sampling
 from tests.qwen3_omni.cases import CASES
@@ -113,6 +116,18 @@ def test_a_request_that_arrives_is_served_at_once(bench: Bench, ask: Ask) -> Non
     alone = bench.run([ask("text", id="late")])["late"]
     made = bench.run([ask("turns"), ask("audio"), ask("text", id="late")], late={"late": 8})
     assert made["late"].order == alone.order
+
+
+def test_half_precision_runs_through(folder: str, ask: Ask) -> None:
+    """bfloat16 for what thinks and speaks, as on a GPU: no equality is claimed, only that nothing breaks."""
+    half = Bench(folder)
+    half.thinker = Thinker(folder, dtype="bfloat16")
+    half.talker = Talker(folder, dtype="bfloat16")
+    half.audio_encoder = AudioEncoder(folder, dtype="bfloat16")
+    half.image_encoder = ImageEncoder(folder, dtype="bfloat16")
+    made = half.run([ask("audio and image"), ask("sampled")])
+    for answer in made.values():
+        assert len(answer.codes) == 17 and np.isfinite(answer.wave).all() and answer.text
 
 
 def test_an_empty_answer_is_no_speech(bench: Bench, ask: Ask, expected: Expected) -> None:

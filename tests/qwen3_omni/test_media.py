@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import struct
+import time
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -162,6 +163,30 @@ def test_one_who_leaves_takes_nothing_from_the_others(folder: str) -> None:
         assert (await second).videos[0].grid[0] == 2
 
     asyncio.run(ask())
+
+
+def test_the_last_one_to_leave_stops_the_work(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancelled request is over only when its thread is, and the thread stops at the next frame."""
+    told: list[bool] = []
+
+    def slow(data: bytes, sampling: Any, patcher: Any, budget: Any, what: str, stop: Callable[[], bool]) -> Any:
+        while not stop():
+            time.sleep(0.002)
+        told.append(True)
+        raise Refused("nobody wants it")
+
+    monkeypatch.setattr(video, "read_frames", slow)
+    stage = Preprocessing(folder)
+
+    async def leave() -> None:
+        asking = asyncio.ensure_future(stage.prepare(request(VideoPart(film.mp4()))))
+        await asyncio.sleep(0.05)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert told == [True] and not stage._running
+
+    asyncio.run(leave())
 
 
 def test_features_are_kept_within_their_bytes(bench: Bench, ask: Ask) -> None:

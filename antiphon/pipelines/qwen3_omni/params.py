@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from antiphon.pipelines.engines.torch.sampling import Sampling
     from antiphon.pipelines.requests import GenerateRequest
 
+CONTEXT_TOKENS = 32768
+"""Prompt and answer together, unless a server says otherwise."""
 THINKER_TOKENS = 1024
 TALKER_FRAMES = 4096
 """The model's own limits when a request names none (transformers' ``generate()`` has the same)."""

@@ -120,7 +120,7 @@ def _info(name: str, model: str, voices: tuple[str, ...], speech: bool, hears: b
         voices=voices,
         languages=("en", "zh", "fr", "de", "ru", "it", "es", "pt", "ja", "ko") if speech else (),
         early_responses=not elsewhere,
-        context_tokens=8192,
+        context_tokens=params.CONTEXT_TOKENS,
         notes=(
             "not verified on a GPU",
             "published weights were never run: checked on a random model of the same layout",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -30,6 +31,9 @@ from antiphon.pipelines.requests import AudioPart, GenerateRequest, ImagePart, P
 from antiphon.pipelines.stage import AsyncStage, Chunk, Output, Request
 
 CACHE_BYTES = 256 << 20
+VIDEO_PLACES = 24_000
+"""Places of the prompt that one video may take where a request sets no ``total_pixels``: it must fit into the context. (The
+published sampler allows 115,200, for a context of 128,000.)"""
 THREADS = 2
 T = TypeVar("T")
 
@@ -53,6 +57,15 @@ class Item:
         return sum(a.nbytes for a in arrays if a is not None)
 
 
+@dataclass(slots=True)
+class Decoding:
+    """One medium being decoded in a thread, for ``askers`` requests; ``unwanted`` tells the thread to stop."""
+
+    result: asyncio.Future[Item]
+    unwanted: threading.Event
+    askers: int = 0
+
+
 class Preprocessing(AsyncStage):
     """``folder``: the checkpoint. ``budget``: fields of ``Budget``; ``urls``: fields of ``UrlPolicy``."""
 
@@ -63,15 +76,17 @@ class Preprocessing(AsyncStage):
         budget: dict[str, Any] | None = None,
         urls: dict[str, Any] | None = None,
         cache_bytes: int = CACHE_BYTES,
+        video_places: int = VIDEO_PLACES,
     ) -> None:
         self.budget = Budget(**budget or {})
         self.policy = UrlPolicy(**urls or {})
         self.writer = PromptWriter(model.read_config(folder), read_tokenizer(folder))
         self.patcher = pictures.Patcher(folder)
         self.extractor = WhisperFeatureExtractor.from_pretrained(folder)
+        self.sampling = Sampling(total_pixels=video_places * self.patcher.factor**2)
         self.memo: Memo[Item] = Memo(cache_bytes)
         self._threads = asyncio.Semaphore(THREADS)
-        self._running: dict[str, asyncio.Future[Item]] = {}
+        self._running: dict[str, Decoding] = {}
 
     async def run(self, request: Request, inputs: GenerateRequest, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
         yield Output(await self.prepare(inputs, "transcript" in request.terminals), result=True)
@@ -81,7 +96,7 @@ class Preprocessing(AsyncStage):
         clips = await self._clips(request) if transcript or request.task == "transcription" else None
         if request.task == "transcription":
             return Prepared(np.zeros(0, np.int64), clips=clips)
-        sampling = Sampling().changed(stage_params(request, "media"))
+        sampling = self.sampling.changed(stage_params(request, "media"))
         parts = media_parts(request.messages)
         if len(parts) > self.budget.items:
             raise Refused(f"the request has {len(parts)} media; the limit is {self.budget.items}", code="invalid_media")
@@ -110,11 +125,19 @@ class Preprocessing(AsyncStage):
             return held
         running = self._running.get(key)
         if running is None:
-            running = asyncio.ensure_future(self._in_thread(lambda: self._decode(name, part, data, sampling, key)))
-            self._running[key] = running
-            running.add_done_callback(lambda done: self._decoded(key, done))
-        # The decoding of others goes on when this request is cancelled.
-        return await asyncio.shield(running)
+            unwanted = threading.Event()
+            work = self._in_thread(lambda: self._decode(name, part, data, sampling, key, unwanted))
+            running = self._running[key] = Decoding(asyncio.ensure_future(work), unwanted)
+            running.result.add_done_callback(lambda done: self._decoded(key, done))
+        running.askers += 1
+        try:
+            return await asyncio.shield(running.result)
+        finally:
+            running.askers -= 1
+            if not running.askers and not running.result.done():
+                # The last one has gone: the thread is told, and the request is over when its work is.
+                running.unwanted.set()
+                await asyncio.wait((running.result,))
 
     def _decoded(self, key: str, done: asyncio.Future[Item]) -> None:
         del self._running[key]
@@ -134,13 +157,13 @@ class Preprocessing(AsyncStage):
         assert isinstance(part, AudioPart)
         return part.data
 
-    def _decode(self, name: str, part: Part, data: bytes, sampling: Sampling, key: str) -> Item:
+    def _decode(self, name: str, part: Part, data: bytes, sampling: Sampling, key: str, unwanted: threading.Event) -> Item:
         if isinstance(part, AudioPart):
             samples = audio.read_samples(data, part.format, self.budget, name)
             return Item(speech=audio.log_mel(samples, self.extractor, key))
         if isinstance(part, ImagePart):
             return Item(image=self.patcher.image(pictures.open_image(data, self.budget, name), sampling, key))
-        film = video.read_frames(data, sampling, self.patcher, self.budget, name)
+        film = video.read_frames(data, sampling, self.patcher, self.budget, name, unwanted.is_set)
         track = audio.sound_track(data, self.budget, name) if sampling.use_audio_in_video else None
         return Item(
             speech=None if track is None else audio.log_mel(track, self.extractor, key),

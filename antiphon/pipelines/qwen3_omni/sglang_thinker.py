@@ -25,7 +25,7 @@ from antiphon.pipelines.engines.torch.sampling import Sampling
 from antiphon.pipelines.errors import ConfigError, Refused, StageFailed
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.detokenizer import Detokenizer, read_tokenizer
-from antiphon.pipelines.qwen3_omni.params import Thinking, thinker_params
+from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, Thinking, thinker_params
 from antiphon.pipelines.qwen3_omni.payloads import Finished, Prompt, Said, ThinkerChunk, ThinkerInput
 from antiphon.pipelines.qwen3_omni.stops import StopScan
 from antiphon.pipelines.stage import AsyncStage, Chunk, Output, Request
@@ -55,7 +55,13 @@ class SglangThinker(AsyncStage):
     arguments of ``sglang.Engine`` for one in this process."""
 
     def __init__(
-        self, folder: str, *, url: str = "", model_name: str = "", engine: dict[str, Any] | None = None, context: int = 8192
+        self,
+        folder: str,
+        *,
+        url: str = "",
+        model_name: str = "",
+        engine: dict[str, Any] | None = None,
+        context: int = CONTEXT_TOKENS,
     ) -> None:
         self.transport: Transport = ServerTransport(url, model_name) if url else EngineTransport(folder, engine or {})
         config = model.read_config(folder)

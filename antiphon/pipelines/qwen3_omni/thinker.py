@@ -15,7 +15,7 @@ from antiphon.pipelines.engines.torch.sampling import Sampler, choose
 from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.detokenizer import Detokenizer, read_tokenizer
-from antiphon.pipelines.qwen3_omni.params import thinker_params
+from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, thinker_params
 from antiphon.pipelines.qwen3_omni.payloads import Finished, Prompt, Said, ThinkerInput
 from antiphon.pipelines.qwen3_omni.stops import StopScan
 from antiphon.pipelines.stage import Emit, Fence, Ready, Reason, Request, Stage, Wait
@@ -58,7 +58,7 @@ class Thinker(Stage[Task]):
         *,
         device: str = "cpu",
         dtype: str = "",
-        context: int = 8192,
+        context: int = CONTEXT_TOKENS,
         kv_tokens: int = 65536,
         prefill_slice: int = 512,
     ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,8 +32,15 @@ class Film:
     seconds_per_grid: float
 
 
-def read_frames(data: bytes, sampling: Sampling, patcher: Patcher, budget: Budget, what: str) -> Film:
-    """Raises Refused naming ``what`` and the limit."""
+def read_frames(
+    data: bytes,
+    sampling: Sampling,
+    patcher: Patcher,
+    budget: Budget,
+    what: str,
+    stop: Callable[[], bool] = lambda: False,
+) -> Film:
+    """Raises Refused naming ``what`` and the limit. ``stop`` is asked at every frame: then nobody wants the film any more."""
     if len(data) > budget.video_bytes:
         raise _refused(what, f"has {len(data)} bytes; the limit is {budget.video_bytes}")
     with _opened(data, what) as container:
@@ -46,7 +53,7 @@ def read_frames(data: bytes, sampling: Sampling, patcher: Patcher, budget: Budge
     indices = sampled(total, fps, sampling)
     size = patcher.video_size(width, height, len(indices), sampling)
     with _opened(data, what) as container:
-        frames = [to_image(array, size) for array in _pick(container, indices)]
+        frames = [to_image(array, size) for array in _pick(container, indices, stop)]
     if not frames:
         raise _refused(what, "holds no frame that can be decoded")
     frames += [frames[-1]] * (len(indices) - len(frames))  # a file that breaks off: its last picture stands
@@ -87,8 +94,8 @@ def _count(container: Any, stream: Any, budget: Budget, what: str) -> tuple[int,
     return total, rate or 1.0
 
 
-def _pick(container: Any, indices: list[int]) -> Iterator[Any]:
-    """RGB arrays of the frames at ``indices`` (ascending; a repeated one is given again)."""
+def _pick(container: Any, indices: list[int], stop: Callable[[], bool]) -> Iterator[Any]:
+    """RGB arrays of the frames at ``indices`` (ascending; a repeated one is given again), until ``stop``."""
     import av
 
     left = list(indices)
@@ -97,7 +104,7 @@ def _pick(container: Any, indices: list[int]) -> Iterator[Any]:
             while left and left[0] == number:
                 left.pop(0)
                 yield frame.to_ndarray(format="rgb24")
-            if not left:
+            if not left or stop():
                 return
     except av.error.FFmpegError:
         return
