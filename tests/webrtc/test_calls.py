@@ -17,7 +17,7 @@ from antiphon.realtime.limits import Limits
 from antiphon.realtime.settings import Settings
 from antiphon.session.features import Features
 from tests.realtime.stubs import Script, StubClient
-from tests.webrtc.calling import RATE, Caller, Running, calling, loud_seconds, serving, settled, voice
+from tests.webrtc.calling import Caller, Running, calling, loud_seconds, serving, settled, voice
 
 STARTED, STOPPED, CLEARED = (f"output_audio_buffer.{end}" for end in ("started", "stopped", "cleared"))
 
