@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import signal
 import statistics
@@ -31,6 +32,7 @@ from antiphon.pipelines.placement import PipelineSpec
 from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.stage import Chunk, Emit, Inputs, Ready, Request, Stage, Wait
+from benchmarks.machine import machine, table
 
 HERE = "benchmarks.graph_processes"
 SIZES = {"0 B": 0, "1 KiB": 1 << 10, "100 KiB": 100 << 10, "10 MiB": 10 << 20}
@@ -181,6 +183,7 @@ async def hops(quick: bool) -> list[dict[str, Any]]:
             await throw(client, "warm", 10, size)
             took = [t for n in range(2) for t in (await throw(client, f"r{n}", count, size))["took"]]
             row |= {"hop_p50_us": quantile(took, 0.5) * 1e6, "hop_p99_us": quantile(took, 0.99) * 1e6}
+            row |= await requests(client, size, (60 if size > 1 << 20 else 300) // (3 if quick else 1))
         async with Client(ProcessRuntime(spec(credits=1, apart=False))) as client:
             await throw(client, "warm", 10, size)
             took = (await throw(client, "r", count, size))["took"]
@@ -191,25 +194,19 @@ async def hops(quick: bool) -> list[dict[str, Any]]:
             per = statistics.median(r["span"] for r in runs) / count
             row |= {"pieces_s": 1 / per, "GB_s": size / per / 1e9}
         rows.append(row)
-        print(row, flush=True)
     return rows
 
 
-async def requests(quick: bool) -> dict[str, Any]:
-    """CPU of all processes for one two-stage request (a chunk, two Results), the stages apart."""
-    count = 100 if quick else 400
-    async with Client(ProcessRuntime(spec())) as client:
-        for n in range(20):
-            await throw(client, f"w{n}", 1, 0)
-        watched = [os.getpid(), *pids(client)]
-        before, began = cpu(watched), time.monotonic()
-        took = []
-        for n in range(count):
-            at = time.monotonic()
-            await throw(client, f"r{n}", 1, 0)
-            took.append(time.monotonic() - at)
-        wall, used = time.monotonic() - began, cpu(watched) - before
-        return {"cpu_ms": used / count * 1e3, "life_p50_us": quantile(took, 0.5) * 1e6, "requests_s": count / wall}
+async def requests(client: Client, size: int, count: int) -> dict[str, float]:
+    """CPU of all processes for one two-stage request (one piece, two Results), the stages apart; its life until released."""
+    watched = [os.getpid(), *pids(client)]
+    before = cpu(watched)
+    took = []
+    for n in range(count):
+        at = time.monotonic()
+        await throw(client, f"q{n}", 1, size)
+        took.append(time.monotonic() - at)
+    return {"cpu_ms": (cpu(watched) - before) / count * 1e3, "life_p50_us": quantile(took, 0.5) * 1e6}
 
 
 async def aborts(quick: bool) -> dict[str, float]:
@@ -263,16 +260,33 @@ async def deaths(quick: bool) -> dict[str, float]:
     }
 
 
+COLUMNS = {
+    "bare ZeroMQ us": ("zmq_us", 0),
+    "memcpy us": ("memcpy_us", 0),
+    "lane to lane us": ("lane_p50_us", 0),
+    "hop p50 us": ("hop_p50_us", 0),
+    "hop p99 us": ("hop_p99_us", 0),
+    "pieces/s": ("pieces_s", 0),
+    "GB/s": ("GB_s", 2),
+    "CPU ms a request": ("cpu_ms", 2),
+    "its life p50 us": ("life_p50_us", 0),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
-    figures: dict[str, Any] = {"load": os.getloadavg()[0], "cores": os.cpu_count()}
-    figures["hops"] = asyncio.run(hops(options.quick))
-    for name, measure in (("requests", requests), ("aborts", aborts), ("deaths", deaths)):
+    logging.disable(logging.CRITICAL)
+    print(machine())
+    rows = asyncio.run(hops(options.quick))
+    print(table(["piece", *COLUMNS], [[r["size"], *(f"{r[k]:.{digits}f}" for k, digits in COLUMNS.values())] for r in rows]))
+    figures: dict[str, Any] = {"machine": machine(), "hops": rows}
+    for name, measure in (("abort to released", aborts), ("a stage's process killed", deaths)):
         figures[name] = asyncio.run(measure(options.quick))
-        print(name, figures[name], flush=True)
+        print(f"{name}: " + ", ".join(f"{key} {value:.0f}" for key, value in figures[name].items()))
+    print(machine())
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 from pathlib import Path
 from typing import Protocol
@@ -90,16 +91,23 @@ class Spawned:
         self.died.set_result(status)
 
 
+def _found() -> dict[str, str]:
+    """What lets a child find this package where it is not installed."""
+    root = str(Path(antiphon.__file__).parent.parent)
+    if root in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        return {}  # it would come before the standard library
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {"PYTHONPATH": os.pathsep.join(paths)}
+
+
 class SpawnLauncher:
     """``python -m antiphon.pipelines.worker``. Call ``start`` on a thread that lives as long as the child may."""
 
     def start(self, spec: WorkerSpec) -> Spawned:
-        root = str(Path(antiphon.__file__).parent.parent)
-        paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         child = subprocess.Popen(
             [sys.executable, "-m", "antiphon.pipelines.worker"],
             stdin=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **spec.env},
+            env={**os.environ, **_found(), **spec.env},
             start_new_session=True,
         )
         told = msgspec.msgpack.encode((spec, os.getpid()))

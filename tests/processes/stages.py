@@ -46,6 +46,7 @@ class Working:
         self.chunks: list[Piece] = []
         self.over = False
         self.sent = 0
+        self.fed = 0
         self.steps = 0
 
 
@@ -105,6 +106,9 @@ class Double(Scripted):
     """Twice what comes, in order; checks what it gets."""
 
     def feed(self, task: Working, chunk: Chunk) -> None:
+        if chunk.index != task.fed or task.over:
+            raise RuntimeError(f"chunk {chunk.index} came when {task.fed} was due")
+        task.fed += 1
         if chunk.last:
             task.over = True
             return

@@ -190,6 +190,25 @@ async def test_nothing_grows_over_many_requests(client: Client) -> None:
     await asyncio.wait_for(backend.coordinator.drained(), 10)
 
 
+async def test_ten_thousand_pieces_through_shared_slots_do_not_grow() -> None:
+    def memory(pids: list[int]) -> list[int]:
+        with_ = [Path(f"/proc/{pid}/statm") for pid in pids]
+        return [int(p.read_text().split()[1]) - int(p.read_text().split()[2]) for p in with_]  # resident, without shared
+
+    async with Client(ProcessRuntime(spec(place="apart", relay="shared", credits=4))) as client:
+        folder: Any = client._backend._folder  # type: ignore[attr-defined]
+        pids = [int(p["place"].split()[1]) for p in client.health()["processes"].values()]
+        await read(client.generate(ask("warm", source={"n": 500, "size": 100})))
+        files, before = sorted(os.listdir(folder.path)), memory(pids)
+        count = 0
+        async for event in client.generate(ask("many", source={"n": 3334, "size": 100})):  # over three edges each
+            count += not event.last
+        assert count == 3334
+        assert sorted(os.listdir(folder.path)) == files
+        pages = [after - had for after, had in zip(memory(pids), before, strict=True)]
+        assert max(pages) < 1024, f"private pages grew by {pages}"
+
+
 async def test_the_client_is_an_upstream_of_a_process() -> None:
     async with Client(ProcessRuntime(PipelineSpec(f"{HERE}:single", {"cls": "Echo"}))) as echo:
         generation = echo.generate(GenerateRequest(id="e", task="speech", terminals=("out",)), streams_input=True)

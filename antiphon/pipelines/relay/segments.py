@@ -23,7 +23,7 @@ from antiphon.pipelines.relay.content import Flat
 log = logging.getLogger("antiphon.relay")
 
 PAGE = 4096
-CLASSES = ((1 << 17, 16), (1 << 20, 8), (1 << 22, 4), (1 << 24, 2), (1 << 26, 1))
+CLASSES = ((1 << 17, 16), (1 << 20, 4), (1 << 22, 4), (1 << 24, 2), (1 << 26, 1))
 """Slot bytes, slots in a segment. A piece that is larger than the last travels inline."""
 LIMIT_BYTES = 256 << 20
 POPULATE = getattr(mmap, "MAP_POPULATE", 0)
