@@ -64,6 +64,7 @@ class LaneThread:
         self._ready = ready
         self._died = died
         self._stopping = False
+        self._asked_at: float | None = None
         self._thread = threading.Thread(target=self._main, name=f"lane-{name}", daemon=True)
 
     def start(self) -> None:
@@ -92,8 +93,20 @@ class LaneThread:
 
     @property
     def stepping(self) -> tuple[str, float] | None:
-        """The stage inside a step and since when (monotonic seconds)."""
-        return self.lane.stepping if isinstance(self.lane, SteppedLane) else None
+        """The stage inside a step and since when (monotonic seconds). Of an async lane: since when its loop owes an answer
+        to what the last call of this asked it. Called by one thread."""
+        lane = self.lane
+        if isinstance(lane, SteppedLane):
+            return lane.stepping
+        if self._asked_at is not None:
+            return self._stages[0].name, self._asked_at
+        if lane is not None and lane.loop is not None and not lane.loop.is_closed():
+            self._asked_at = self._clock()
+            lane.loop.call_soon_threadsafe(self._answered)
+        return None
+
+    def _answered(self) -> None:
+        self._asked_at = None
 
     # -- on the thread
     def _main(self) -> None:

@@ -139,8 +139,11 @@ class AsyncDouble(AsyncStage):
         self.name = name
 
     async def run(self, request: Request, inputs: Inputs, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
+        blocks = "block" in request.body.stage_params.get(self.name, {})
         async for chunk in chunks:
             await asyncio.sleep(0)
+            if blocks:
+                time.sleep(3600)  # noqa: ASYNC251 - the mishap: nothing else on this loop runs
             piece: Piece = chunk.data
             yield Output(Piece(piece.number * 2, None if piece.pcm is None else piece.pcm * 2))
         yield Output({"by": (self.name, os.getpid())}, result=True)

@@ -103,6 +103,17 @@ async def test_only_the_requests_inside_fail_and_the_stage_comes_back(mishap: st
         await asyncio.wait_for(client._backend.coordinator.drained(), 10)
 
 
+async def test_an_async_stage_that_blocks_its_loop_is_a_hang_too() -> None:
+    pipeline = spec(place="apart", factories={"double": "AsyncDouble"})
+    async with Client(ProcessRuntime(pipeline, Placement({"double": ProcessOptions(step_limit_s=0.6)}))) as client:
+        generation = client.generate(ask("r", source={"n": 3}, double={"block": True}))
+        with pytest.raises(StageFailed) as failed:
+            await asyncio.wait_for(numbers(generation), 20)
+        assert failed.value.retryable and failed.value.stage == "double"
+        assert "stage 'double' has been in one step" in client.health()["processes"]["double.0"]["last_end"]
+        assert await eventually(client, ask("again", source={"n": 2})) == [0, 4]
+
+
 async def test_it_dies_again_and_again_and_always_comes_back() -> None:
     async with Client(runtime()) as client:
         for n in range(3):
