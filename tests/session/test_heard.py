@@ -144,6 +144,15 @@ def test_client_cancel_keeps_what_was_sent_and_no_more() -> None:
     assert len(assistant(talk)[0].split()) == 4
 
 
+def test_client_cancel_before_any_audio_leaves_nothing_said() -> None:
+    talk = Talk(Features(early=False))
+    talk.command("response.create")
+    talk.make(talk.gen(), WORDS)
+    talk.command("response.cancel")
+    talk.command("response.create")
+    assert assistant(talk) == []
+
+
 def test_what_goes_on_playing_after_a_client_cancel_is_cut_by_the_user() -> None:
     talk = Talk(Features(early=False))
     talk.command("response.create")
