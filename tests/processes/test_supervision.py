@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from antiphon.pipelines import client as client_module
 from antiphon.pipelines import supervision
@@ -71,36 +73,46 @@ MISHAPS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def client() -> AsyncIterator[Client]:
+    """One pipeline that outlives the deaths of several tests."""
+    backend = runtime(left=ProcessOptions(step_limit_s=0.6))
+    backend._crew.pause = lambda seconds: asyncio.sleep(0)  # back-off has a test of its own
+    async with Client(backend) as running:
+        yield running
+
+
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("mishap", MISHAPS)
-async def test_only_the_requests_inside_fail_and_the_stage_comes_back(mishap: str, caplog: pytest.LogCaptureFixture) -> None:
-    async with Client(runtime(left=ProcessOptions(step_limit_s=0.6))) as client:
-        other = client.generate(ask("other", terminal="right", source={"n": 400, "step_s": 0.003}))
-        inside = client.generate(ask("inside", terminal="left", source={"n": 10**9}, left={"step_s": 0.01, **MISHAPS[mishap]}))
-        reading = asyncio.create_task(numbers(other))
-        async for event in inside:
-            if event.data.number >= 6:
-                break
-        if mishap in ("killed", "stopped"):
-            os.kill(pid(client, "left.0"), signal.SIGKILL if mishap == "killed" else signal.SIGSTOP)
-        await ends_inside(inside)
+async def test_only_the_requests_inside_fail_and_the_stage_comes_back(client: Client, mishap: str) -> None:
+    restarts = client.health()["processes"]["left.0"]["restarts"]
+    other = client.generate(ask("other", terminal="right", source={"n": 400, "step_s": 0.003}))
+    inside = client.generate(ask("inside", terminal="left", source={"n": 10**9}, left={"step_s": 0.01, **MISHAPS[mishap]}))
+    reading = asyncio.create_task(numbers(other))
+    async for event in inside:
+        if event.data.number >= 6:
+            break
+    if mishap in ("killed", "stopped"):
+        os.kill(pid(client, "left.0"), signal.SIGKILL if mishap == "killed" else signal.SIGSTOP)
+    await ends_inside(inside)
 
-        with pytest.raises(Busy, match="stage left is not available"):
-            client.generate(ask("again", terminal="left", source={"n": 3}))
-        told = client.health()
-        assert "left" in told["lanes"]["left"] and told["lanes"]["right"] == told["lanes"]["source"] == "ready"
-        assert told["processes"]["left.0"]["state"] == "restarting"
-        assert await reading == [2 * n for n in range(400)], "the other side missed nothing"
+    with pytest.raises(Busy, match="stage left is not available"):
+        client.generate(ask("again", terminal="left", source={"n": 3}))
+    told = client.health()
+    assert "left" in told["lanes"]["left"] and told["lanes"]["right"] == told["lanes"]["source"] == "ready"
+    assert told["processes"]["left.0"]["state"] == "restarting"
+    assert await reading == [2 * n for n in range(400)], "the other side missed nothing"
 
-        assert await eventually(client, ask("again", terminal="left", source={"n": 3})) == [0, 2, 4]
-        told = client.health()
-        assert set(told["lanes"].values()) == {"ready"} and told["processes"]["left.0"]["restarts"] == 1
-        why = {
-            "hangs": "stage 'left' has been in one step",
-            "never gives the interpreter back": "no sign of life",
-            "stopped": "no sign",
-        }
-        assert why.get(mishap, "") in told["processes"]["left.0"]["last_end"]
-        await asyncio.wait_for(client._backend.coordinator.drained(), 10)
+    assert await eventually(client, ask("again", terminal="left", source={"n": 3})) == [0, 2, 4]
+    told = client.health()
+    assert set(told["lanes"].values()) == {"ready"} and told["processes"]["left.0"]["restarts"] == restarts + 1
+    why = {
+        "hangs": "stage 'left' has been in one step",
+        "never gives the interpreter back": "no sign of life",
+        "stopped": "no sign",
+    }
+    assert why.get(mishap, "") in told["processes"]["left.0"]["last_end"]
+    await asyncio.wait_for(client._backend.coordinator.drained(), 10)
 
 
 async def test_an_async_stage_that_blocks_its_loop_is_a_hang_too() -> None:
@@ -114,28 +126,29 @@ async def test_an_async_stage_that_blocks_its_loop_is_a_hang_too() -> None:
         assert await eventually(client, ask("again", source={"n": 2})) == [0, 4]
 
 
-async def test_it_dies_again_and_again_and_always_comes_back() -> None:
-    async with Client(runtime()) as client:
-        for n in range(3):
-            inside = client.generate(ask(f"r{n}", terminal="left", source={"n": 10**9, "size": 60_000}))
-            async for _ in inside:
-                os.kill(pid(client, "left.0"), signal.SIGKILL)
-                break
-            await ends_inside(inside)
-            assert await eventually(client, ask(f"a{n}", terminal="left", source={"n": 2, "size": 60_000})) == [0, 2]
-        backend: Any = client._backend
-        await asyncio.wait_for(backend.coordinator.drained(), 10)
-        assert backend._pool.in_use == 0, "what the dead had been lent is free"
-        files = os.listdir(backend._folder.path)
-        assert not [f for f in files if f.startswith("left.0.") and not f.startswith("left.0.3")], "of each life, only the last"
+@pytest.mark.asyncio(loop_scope="module")
+async def test_it_dies_again_and_again_and_always_comes_back(client: Client) -> None:
+    for n in range(3):
+        inside = client.generate(ask(f"r{n}", terminal="left", source={"n": 10**9, "size": 60_000}))
+        async for _ in inside:
+            os.kill(pid(client, "left.0"), signal.SIGKILL)
+            break
+        await ends_inside(inside)
+        assert await eventually(client, ask(f"a{n}", terminal="left", source={"n": 2, "size": 60_000})) == [0, 2]
+    backend: Any = client._backend
+    await asyncio.wait_for(backend.coordinator.drained(), 10)
+    assert backend._pool.in_use == 0, "what the dead had been lent is free"
+    files = os.listdir(backend._folder.path)
+    life = client.health()["processes"]["left.0"]["restarts"]
+    assert not [f for f in files if f.startswith("left.0.") and not f.startswith(f"left.0.{life}")], "only of its last life"
 
 
-async def test_the_doors_signals_do_not_end_a_worker() -> None:
-    async with Client(runtime()) as client:
-        generation = client.generate(ask("r", terminal="left", source={"n": 200, "step_s": 0.001}))
-        for sign in (signal.SIGTERM, signal.SIGINT):
-            os.kill(pid(client, "left.0"), sign)
-        assert len(await numbers(generation)) == 200
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_doors_signals_do_not_end_a_worker(client: Client) -> None:
+    generation = client.generate(ask("r", terminal="left", source={"n": 200, "step_s": 0.001}))
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        os.kill(pid(client, "left.0"), sign)
+    assert len(await numbers(generation)) == 200
 
 
 @pytest.mark.parametrize(
@@ -143,11 +156,12 @@ async def test_the_doors_signals_do_not_end_a_worker() -> None:
     [("Broken", ConfigError, "antiphon models pull"), ("Vanishing", StageFailed, "ended with status 9 while starting")],
 )
 async def test_a_failed_start_is_named_and_rolled_back_whole(cls: str, error: type[PipelineError], text: str) -> None:
+    others = _children()
     client = Client(ProcessRuntime(spec(place="apart", factories={"tail": cls})))
     with pytest.raises(error, match=text):
         await client.start()
     assert not client.ready
-    assert not _children()
+    assert _children() == others
 
 
 async def test_a_failed_start_also_ends_the_lanes_that_were_still_loading() -> None:
@@ -157,10 +171,11 @@ async def test_a_failed_start_also_ends_the_lanes_that_were_still_loading() -> N
 
 
 async def test_a_start_that_takes_too_long_is_a_failed_one() -> None:
+    others = _children()
     slow = ProcessRuntime(spec(place="split", load_s=60.0), Placement(default=ProcessOptions(start_limit_s=0.8)))
     with pytest.raises(StageFailed, match=r"not ready within 0\.8 s"):
         await Client(slow).start()
-    assert not _children()
+    assert _children() == others
 
 
 async def test_progress_names_every_lane_once() -> None:
@@ -172,6 +187,7 @@ async def test_progress_names_every_lane_once() -> None:
 
 
 async def test_a_worker_that_hangs_does_not_hold_up_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = _children()
     monkeypatch.setattr(supervision, "STOP_S", 0.3)
     monkeypatch.setattr(client_module, "RECEIPTS_TIMEOUT_S", 0.2)
     client = Client(runtime())
@@ -181,7 +197,7 @@ async def test_a_worker_that_hangs_does_not_hold_up_the_stop(monkeypatch: pytest
     await asyncio.wait_for(client.stop(), 10)
     with pytest.raises(Aborted, match="shutdown"):
         await numbers(generation)
-    assert not _children()
+    assert _children() == others
 
 
 async def test_a_process_starts_with_its_own_environment() -> None:
@@ -338,12 +354,12 @@ def _alive(process: int) -> bool:
         return False
 
 
-def _children() -> list[int]:
-    found = []
+def _children() -> set[int]:
+    found = set()
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(entry.name))
+                found.add(int(entry.name))
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
