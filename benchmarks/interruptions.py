@@ -1,6 +1,6 @@
 """0 stale bytes: an external client, the real server on the CPU voice, N interruptions at random moments.
 
-    python -m benchmarks.interruptions [--count 100] [--seed 1]
+python -m benchmarks.interruptions [--count 100] [--seed 1]
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> None:
         "stale_bytes": sum(i.stale for i in found),
         "on_unfinished_responses": sum(i.unfinished for i in found),
         "before_the_first_audio": sum(i.before_audio for i in found),
+        "seconds_of_audio_before": round(sum(i.audio_s for i in found), 1),
         "responses_with_one_end": sum(i.ends == 1 for i in found),
     }
     print(machine())

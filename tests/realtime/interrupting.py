@@ -31,15 +31,20 @@ class Interruption:
     stale: int
     unfinished: bool
     before_audio: bool
+    audio_s: float
     ends: int
 
 
-async def interrupt_once(talk: Talk, speech: NDArray[np.float32], wait_s: float, question: str) -> Interruption:
-    """Ask, wait after response.created, speak; then look at what came."""
+async def interrupt_once(
+    talk: Talk, speech: NDArray[np.float32], wait_s: float, question: str, *, sounding: bool
+) -> Interruption:
+    """Ask, wait after response.created (``sounding``: after the first audio), speak; then look at what came."""
     start = len(talk.events)
     await talk.ask(question)
     created = await talk.until("response.created", within=60.0)
     response_id = created["response"]["id"]
+    if sounding:
+        await talk.until("response.output_audio.delta", within=60.0)
     await asyncio.sleep(wait_s)
     speaking = asyncio.create_task(talk.speak(speech, pace=0.25))
     started = await talk.until("input_audio_buffer.speech_started", within=60.0)
@@ -59,6 +64,7 @@ async def interrupt_once(talk: Talk, speech: NDArray[np.float32], wait_s: float,
         stale=len(stale),
         unfinished=done[0]["response"]["status"] == "cancelled",
         before_audio=not early,
+        audio_s=len(audio_of(early)) / 48_000,
         ends=len(done),
     )
 
@@ -72,15 +78,16 @@ async def _ended(talk: Talk, response_id: str) -> None:
 
 
 async def interrupt(url: str, speech: NDArray[np.float32], count: int, seed: int = 1) -> list[Interruption]:
-    """``count`` interruptions in one session, the waits drawn up to 3 s, a fifth of them before any audio can be there."""
+    """``count`` interruptions in one session: one in five before the first audio, the others up to 4 s behind it."""
     rng = random.Random(seed)
     found = []
     async with connect(url + "?model=any", max_size=None, compression=None) as socket:
         talk = Talk(socket)
         await talk.say_hello(audio={"input": {"turn_detection": {"type": "server_vad", "silence_duration_ms": 300}}})
         for n in range(count):
-            wait = 0.0 if n % 5 == 0 else rng.uniform(0.05, 3.0)
-            found.append(await interrupt_once(talk, speech, wait, rng.choice(QUESTIONS)))
+            sounding = n % 5 != 0
+            wait = rng.uniform(0.0, 4.0 if sounding else 0.2)
+            found.append(await interrupt_once(talk, speech, wait, rng.choice(QUESTIONS), sounding=sounding))
         await socket.close()
         talk._task.cancel()
         await asyncio.gather(talk._task, return_exceptions=True)

@@ -39,11 +39,11 @@ def speech(port: int, tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
 
 
 async def test_nothing_of_an_answer_follows_an_interruption(port: int, speech: np.ndarray) -> None:
-    found = await interrupt(f"ws://127.0.0.1:{port}/v1/realtime", speech, 10)
-    assert [i.stale for i in found] == [0] * 10
-    assert [i.ends for i in found] == [1] * 10
-    assert sum(i.unfinished for i in found) >= 6
-    assert any(i.before_audio for i in found)
+    found = await interrupt(f"ws://127.0.0.1:{port}/v1/realtime", speech, 6)
+    assert [i.stale for i in found] == [0] * 6
+    assert [i.ends for i in found] == [1] * 6
+    assert sum(i.unfinished for i in found) >= 4
+    assert 1 <= sum(i.before_audio for i in found) <= 3
 
 
 async def test_a_spoken_question_is_heard_read_and_answered_aloud(port: int, speech: np.ndarray) -> None:
