@@ -11,7 +11,7 @@ from antiphon.pipelines.engines.llama_cpp.cells import Cells, common_prefix
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_cells_are_counted_as_sets_of_holders(seed: int) -> None:
     dice = random.Random(seed)
     cells = Cells(size=60, sequences=5)

@@ -54,7 +54,7 @@ schemas = st.recursive(_scalars, _objects, max_leaves=6)
 
 
 @given(schemas, st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_every_sentence_satisfies_its_schema(schema: dict[str, Any], seed: int) -> None:
     rules = parse(grammar.from_schema(schema))
     dice = random.Random(seed)

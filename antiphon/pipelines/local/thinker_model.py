@@ -7,10 +7,11 @@ from pathlib import Path
 from antiphon.pipelines import weights
 
 DEFAULT = "qwen2.5-coder-0.5b-instruct-q4_k_m"
-"""Answered 38 of 40 everyday requests (held out) against 27 of the smaller one (``benchmarks/answers``)."""
+"""Of 40 everyday requests held out it answered 29, the smaller one 25 (``benchmarks/answers``); it can also choose tools."""
 SMALL = "smollm2-135m-instruct-q4_1"
 """A fifth of the download and of the time for a token."""
 _REQUANTISED = {DEFAULT: "q4_0"}
+"""On the tuning half it answered 69 of 81 as Q4_0 and 68 as it comes, in two thirds of the time."""
 
 
 def ensure(name: str = DEFAULT, progress: weights.Progress | None = None) -> Path:
