@@ -36,6 +36,8 @@ class Handle:
         self.started = False
         self.places: dict[str, str] = {}
         """Process group -> the process of it that serves this request, where there are processes."""
+        self.owed: dict[tuple[str, str], int] = {}
+        """(stage, target) -> credits that have not been sent to its process yet."""
         self.left = set(plan.ends)
         self.events: deque[Event | End] = deque()
         self.end: End | None = None

@@ -118,7 +118,7 @@ class Lane(Generic[StageT]):
             case Credit(stage=stage, target=target):
                 seat = rider.seats.get(stage)
                 if seat is not None and seat.state != "closed":
-                    seat.used[target] -= 1
+                    seat.used[target] -= message.count
                     self.woken(seat)
             case Give(stage=stage, source=source):
                 seat = self._seat(rider, stage, now)

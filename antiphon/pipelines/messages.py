@@ -55,11 +55,12 @@ class Feed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Credit(msgspec.Struct, frozen=True, tag=True):
-    """``target`` has taken a chunk that ``stage`` sent."""
+    """``target`` has taken so many chunks that ``stage`` sent. (A lane says it of each; between processes they are summed.)"""
 
     key: Key
     stage: str
     target: str
+    count: int = 1
 
 
 class Tell(msgspec.Struct, frozen=True, tag=True):

@@ -135,6 +135,11 @@ def settle(config: PipelineConfig) -> PipelineConfig:
     return PipelineConfig(config.name, config.entry, stages, info=config.info, check=config.check)
 
 
+def credits_at_once(config: PipelineConfig) -> dict[str, int]:
+    """How many credits go back to a stage in one message: half of its window, so that neither end ever waits for long."""
+    return {s.name: max(1, s.credits // 2) for s in config.stages.values()}
+
+
 def packages(config: PipelineConfig, spec: PipelineSpec) -> set[str]:
     """The packages that the pipeline's code comes from: whose Structs may travel."""
     paths = (spec.builder, *(s.factory for s in config.stages.values()))

@@ -22,8 +22,17 @@ from antiphon.pipelines.handle import Handle
 from antiphon.pipelines.homes import Homes
 from antiphon.pipelines.launcher import Launcher, SpawnLauncher
 from antiphon.pipelines.local_lanes import LocalLanes, lane_ended
-from antiphon.pipelines.messages import Feed, Forget, Give, Open, ToCoordinator, ToLane
-from antiphon.pipelines.placement import PipelineSpec, Placement, WorkerSpec, environment, groups, packages, settle
+from antiphon.pipelines.messages import Credit, Feed, Forget, Give, Open, ToCoordinator, ToLane
+from antiphon.pipelines.placement import (
+    PipelineSpec,
+    Placement,
+    WorkerSpec,
+    credits_at_once,
+    environment,
+    groups,
+    packages,
+    settle,
+)
 from antiphon.pipelines.relay.payload import Registry
 from antiphon.pipelines.relay.ref import Kind
 from antiphon.pipelines.relay.segments import Attached, Pool
@@ -50,6 +59,7 @@ from antiphon.pipelines.wire import (
     Up,
     descriptor,
     inbox,
+    summed,
     untravelled,
 )  # fmt: skip
 
@@ -81,6 +91,7 @@ class ProcessRuntime:
         self._process_of_lane = {s.lane: s.process for s in config.stages.values()}
         self._mode_of: dict[str, Kind | None] = {name: s.relay or None for name, s in config.stages.items()}  # type: ignore[misc]
         self._groups = groups(config)
+        self._at_once = credits_at_once(config)
         here = [lane for lane, process in self._process_of_lane.items() if process == MAIN_PROCESS]
         self._lanes = LocalLanes(config, here, self, lost=self._lane_lost, clock=clock)
         self._crew = Crew(self, launcher or SpawnLauncher(), clock)
@@ -185,6 +196,11 @@ class ProcessRuntime:
                 return  # its Begin said so
             self._send(handle.places[process], Body(message.key, stage))
             return
+        if isinstance(message, Credit):
+            credit = summed(handle.owed, message, self._at_once[stage])
+            if credit is None:
+                return
+            message = credit
         mode = self._mode_of.get(message.source) if isinstance(message, Give | Feed) else None
         self._send(handle.places[process], Mail((), message), mode)
 

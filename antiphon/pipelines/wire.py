@@ -18,7 +18,7 @@ import zmq
 
 from antiphon.pipelines.errors import WireError
 from antiphon.pipelines.graph import MAIN_PROCESS
-from antiphon.pipelines.messages import Event, Failed, Feed, Give, Key, Open, ToCoordinator, ToLane
+from antiphon.pipelines.messages import Credit, Event, Failed, Feed, Give, Key, Open, ToCoordinator, ToLane
 from antiphon.pipelines.relay.payload import Packer, Registry, Unpacker
 from antiphon.pipelines.relay.ref import Kind
 from antiphon.pipelines.relay.relays import Shared
@@ -151,6 +151,17 @@ def untravelled(carrier: Message) -> Failed | None:
         return None
     stage = getattr(message, "source", "") or getattr(message, "stage", "") or "the graph"
     return Failed(key, stage, "The model failed to process this request.", "model_error")
+
+
+def summed(owed: dict[tuple[str, str], int], message: Credit, at_once: int) -> Credit | None:
+    """A credit to be sent, for all that are owed on its edge; None when it can wait for the next."""
+    edge = (message.stage, message.target)
+    count = owed.get(edge, 0) + message.count
+    if count < at_once:
+        owed[edge] = count
+        return None
+    owed[edge] = 0
+    return Credit(message.key, message.stage, message.target, count)
 
 
 class Link:

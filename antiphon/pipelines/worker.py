@@ -22,8 +22,8 @@ import zmq
 
 from antiphon.pipelines.errors import ConfigError, PipelineError, WireError
 from antiphon.pipelines.lane_thread import LaneThread
-from antiphon.pipelines.messages import Close, Event, Feed, Give, Key, Opened, Receipt, Spent, ToCoordinator, ToLane
-from antiphon.pipelines.placement import WorkerSpec, packages, settle
+from antiphon.pipelines.messages import Close, Credit, Event, Feed, Give, Key, Opened, Receipt, Spent, ToCoordinator, ToLane
+from antiphon.pipelines.placement import WorkerSpec, credits_at_once, packages, settle
 from antiphon.pipelines.relay.payload import Registry
 from antiphon.pipelines.relay.ref import Kind
 from antiphon.pipelines.relay.segments import Attached, Pool
@@ -46,6 +46,7 @@ from antiphon.pipelines.wire import (
     ToWorker,
     Up,
     inbox,
+    summed,
     untravelled,
 )  # fmt: skip
 
@@ -63,12 +64,14 @@ LANE_ENDED = 70
 class Known:
     """A request under way in this process."""
 
-    __slots__ = ("lanes", "places", "request")
+    __slots__ = ("lanes", "owed", "places", "request")
 
     def __init__(self, begin: Begin) -> None:
         self.request: Request = begin.message.request
         self.places = begin.places
         self.lanes = set(begin.lanes)
+        self.owed: dict[tuple[str, str], int] = {}
+        """(stage elsewhere, stage here) -> credits not sent yet; each is counted by the one lane of the stage here."""
 
 
 class Worker:
@@ -99,6 +102,7 @@ class Worker:
         self._process_of = {name: s.process for name, s in self.config.stages.items()}
         self._lane_of = {name: s.lane for name, s in self.config.stages.items()}
         self._mode_of: dict[str, Kind | None] = {name: s.relay or None for name, s in self.config.stages.items()}  # type: ignore[misc]
+        self._at_once = credits_at_once(self.config)
         self._pool.prepare()
         for name, stages in self.config.lanes.items():
             if stages[0].process == self.spec.process:
@@ -234,6 +238,11 @@ class Worker:
         known = self._known.get(message.key)  # type: ignore[union-attr]
         if known is None:  # the request was closed here a moment ago: nobody waits for this
             return
+        if isinstance(message, Credit):
+            credit = summed(known.owed, message, self._at_once[stage])
+            if credit is None:
+                return
+            message = credit
         mode = self._mode_of[message.source] if isinstance(message, Give | Feed) else None
         self._send(known.places[process], Mail((), message), mode)
 

@@ -36,6 +36,7 @@ from antiphon.pipelines.wire import (
     ToWorker,
     Up,
     inbox,
+    summed,
 )
 
 KEY = ("r", 1)
@@ -159,3 +160,14 @@ def test_what_cannot_be_sent_is_said_to_the_sender(sockets: Sockets, data: Any) 
         sockets.links.send("there", Mail((), Feed(KEY, "b", "a", 0, data)))
     assert sockets.links.send("there", Stop()), "the socket is as good as before"
     assert sockets.worker.read(sockets.inbox.recv()) == Stop()
+
+
+@pytest.mark.parametrize(("credits", "messages"), [(1, 100), (2, 100), (8, 25), (4096, 0)])
+def test_credits_are_summed_to_half_a_window(credits: int, messages: int) -> None:
+    owed: dict[tuple[str, str], int] = {}
+    at_once = max(1, credits // 2)
+    sent = [c for c in (summed(owed, Credit(KEY, "a", "b"), at_once) for _ in range(100)) if c is not None]
+    assert len(sent) == messages
+    assert sum(c.count for c in sent) + owed.get(("a", "b"), 0) == 100, "none is lost"
+    assert owed.get(("a", "b"), 0) < at_once, "the sender always has half of its window"
+    assert summed(owed, Credit(KEY, "a", "other"), 2) is None, "each edge has its own"
