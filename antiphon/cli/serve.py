@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import socket
 import sys
@@ -21,6 +20,7 @@ from antiphon.realtime import sockets
 from antiphon.realtime.app import create_app
 from antiphon.realtime.limits import Limits
 from antiphon.realtime.settings import Settings
+from antiphon.realtime.tracing import JsonFormatter
 from antiphon.session.features import Features
 from antiphon.settings import ServerSettings, as_toml, load
 
@@ -182,24 +182,10 @@ def web_demo() -> Path | None:
     return None
 
 
-class JsonLines(logging.Formatter):
-    """One JSON object a line. Never spoken words, never keys: nobody puts them into a record."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {"at": round(record.created, 3), "level": record.levelname.lower(), "logger": record.name}
-        line["message"] = record.getMessage()
-        for name in ("request_id", "session_id"):
-            if hasattr(record, name):
-                line[name] = getattr(record, name)
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
-
-
 def set_up_logging(settings: ServerSettings) -> None:
     handler = logging.StreamHandler()
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(JsonLines() if settings.log_json else plain)
+    handler.setFormatter(JsonFormatter() if settings.log_json else plain)
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "aioice", "aiortc"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from antiphon.realtime.auth import Caller, presented
 from antiphon.realtime.doors import Doors, Kind, new_id
 from antiphon.realtime.errors import ProtocolError, RealtimeError, Stalled, TooMany, Unavailable
+from antiphon.realtime.holdings import Holdings
 from antiphon.realtime.outbox import Outbox
 from antiphon.realtime.protocol import schema, wire
 from antiphon.realtime.protocol.beta import Beta
@@ -112,6 +113,7 @@ class Connection:
         self._dialect = dialect
         self._beta = Beta(new_id) if dialect == "beta" else None
         self._outbox = Outbox()
+        self._holdings = Holdings()
         carried = dict(caller.session) if caller.session else None
         query = websocket.query_params
         self._session = doors.session_object(kind_of(query, carried), query.get("model"), carried)
@@ -130,6 +132,8 @@ class Connection:
     # ---- Door
     def send(self, event: Json) -> None:
         assert self._finisher is not None
+        if event["type"] in ("conversation.item.added", "conversation.item.deleted"):
+            self._holdings.told(event["type"], event.get("item_id") or event["item"]["id"])
         for ready in self._finisher.finish(event):
             for told in self._beta.from_ga(ready) if self._beta else (ready,):
                 self._outbox.put(wire.encode({"event_id": new_id("event"), **told}))
@@ -206,11 +210,14 @@ class Connection:
                 return
             event = self._beta.to_ga(event) if self._beta else event
             check_media(event)
+            if event["type"] == "conversation.item.create":
+                self._holdings.ask(len(frame), event_id)
         except ProtocolError as e:
             self._doors.state.metrics.error(e.code)
             self.send(wire.error_event(e, event_id))
         else:
             shell.feed(ev.Command(event))
+            self._holdings.settle()
 
     async def _write(self) -> None:
         async def close(code: int, reason: str) -> None:

@@ -33,6 +33,13 @@ class NotStarted(Exception):
 @contextlib.contextmanager
 def server(command: list[str]) -> Iterator[int]:
     """Run a server until the context ends; its port."""
+    with started(command) as (port, _):
+        yield port
+
+
+@contextlib.contextmanager
+def started(command: list[str]) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """The same, with its process."""
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -60,7 +67,7 @@ def server(command: list[str]) -> Iterator[int]:
         port = next((p for line in lines if (p := _port(line))), None)
         if port is None:
             raise NotStarted("".join(lines[-15:]))
-        yield port
+        yield port, process
     finally:
         process.terminate()
         try:

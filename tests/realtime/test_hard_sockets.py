@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from antiphon.realtime import outbox, sockets
+from antiphon.realtime import holdings, outbox, sockets
 from antiphon.realtime.protocol import wire
 from antiphon.session.features import Features
 from tests.realtime.conversing import Running, hush, open_descriptors, serving, talking, voice
@@ -284,3 +284,26 @@ async def test_no_frame_of_an_answer_is_large() -> None:
         await talk.ask("hello")
         await talk.until("response.done")
         assert max(e["_bytes"] for e in talk.events) < 64 * 1024
+
+
+async def test_a_conversation_cannot_be_filled_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdings.Holdings.__init__, "__defaults__", (1 << 20,))
+    async with serving() as running, talking(running) as talk:
+        await talk.until("session.created")
+
+        async def create(name: str, size: int) -> None:
+            content = [{"type": "input_text", "text": "x" * size}]
+            item = {"id": name, "type": "message", "role": "user", "content": content}
+            await talk.send("conversation.item.create", item=item, event_id=name)
+
+        await create("a", 900_000)
+        await talk.until("conversation.item.done")
+        await create("a", 10)  # refused by the session: takes no room
+        assert (await talk.until("error"))["error"]["code"] == "item_create_duplicate_item_id"
+        await create("b", 300_000)
+        error = (await talk.until("error"))["error"]
+        assert (error["code"], error["event_id"]) == ("conversation_too_large", "b")
+        await talk.send("conversation.item.delete", item_id="a")
+        await talk.until("conversation.item.deleted")
+        await create("b", 300_000)
+        await talk.until("conversation.item.done")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+from websockets.asyncio.client import connect
 
 from tests.clients import serving
 from tests.realtime.conversing import Talk
@@ -17,7 +20,7 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def server() -> Iterator[tuple[int, subprocess.Popen[str]]]:
     from antiphon.pipelines import weights
     from antiphon.pipelines.errors import WeightError
     from antiphon.pipelines.local.pipeline import DEFAULT_WEIGHTS
@@ -27,8 +30,13 @@ def port() -> Iterator[int]:
             weights.path(name)
     except WeightError as e:
         pytest.skip(f"weights are absent: {e}")
-    with serving.server(serving.REAL) as found:
+    with serving.started(serving.REAL) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def port(server: tuple[int, subprocess.Popen[str]]) -> int:
+    return server[0]
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +55,6 @@ async def test_nothing_of_an_answer_follows_an_interruption(port: int, speech: n
 
 
 async def test_a_spoken_question_is_heard_read_and_answered_aloud(port: int, speech: np.ndarray) -> None:
-    from websockets.asyncio.client import connect
-
     async with connect(f"ws://127.0.0.1:{port}/v1/realtime", max_size=None, compression=None) as socket:
         talk = Talk(socket)
         listening = {"transcription": {"model": "whisper-1", "language": "en"}}
@@ -62,3 +68,22 @@ async def test_a_spoken_question_is_heard_read_and_answered_aloud(port: int, spe
         assert done["response"]["output"][0]["content"][0]["transcript"].strip()
         await socket.close()
         await talk._task
+
+
+async def test_sigterm_lets_an_answer_end_and_closes_with_1001(server: tuple[int, subprocess.Popen[str]]) -> None:
+    """The last test here: it ends the server."""
+    port, process = server
+    url = f"ws://127.0.0.1:{port}/v1/realtime"
+    async with connect(url, compression=None) as idle, connect(url, compression=None) as busy:
+        quiet, talk = Talk(idle), Talk(busy)
+        await quiet.until("session.created")
+        await talk.say_hello(output_modalities=["text"], max_output_tokens=12)
+        await talk.ask("Count to five.")
+        await talk.until("response.created", within=30.0)
+        process.send_signal(signal.SIGTERM)
+        assert await quiet.close_code(within=20.0) == 1001
+        assert await talk.close_code(within=30.0) == 1001
+        done = [e["response"]["status"] for e in talk.events if e["type"] == "response.done"]
+        assert done and done[0] in ("completed", "incomplete")
+    process.wait(30)
+    assert process.returncode in (0, -signal.SIGTERM)

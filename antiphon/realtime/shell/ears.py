@@ -22,5 +22,5 @@ class SharedEars:
         return self._ears.open(scored)
 
     def stats(self) -> dict[str, int]:
-        """Counts since the start; see ``Ears.stats``."""
-        return self._ears.stats()
+        """Counts since the start; see ``Ears.stats``. The open sessions are counted at the doors."""
+        return {name: number for name, number in self._ears.stats().items() if name != "sessions"}
