@@ -50,8 +50,8 @@ def test_equals_generate(name: str, bench: Bench, expected: Expected, ask: Ask) 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 1), (2, 10), (5, 25)])
 def test_any_cutting_gives_the_same_samples(first: int, then: int, bench: Bench, oracle: Oracle) -> None:
-    """84 frames, more than the window of 72, against one whole decode; a voice out of step shares the forwards."""
-    frames = 84
+    """76 frames, more than the window of 72, against one whole decode; a voice out of step shares the forwards."""
+    frames = 76
     codes = torch.randint(0, CODEBOOK, (frames, GROUPS), generator=torch.Generator().manual_seed(7))
     with torch.inference_mode():
         whole = oracle.model.code2wav(codes.t()[None])[0, 0].numpy()
@@ -113,8 +113,8 @@ def test_audio_leaves_before_the_last_token(bench: Bench, ask: Ask) -> None:
 
 def test_a_request_that_arrives_is_served_at_once(bench: Bench, ask: Ask) -> None:
     """Joining while others are in the middle of their answers costs it no round more than being alone."""
-    alone = bench.run([ask("text", id="late")])["late"]
-    made = bench.run([ask("turns"), ask("audio"), ask("text", id="late")], late={"late": 8})
+    alone = bench.run([ask("two tokens", id="late")])["late"]
+    made = bench.run([ask("turns"), ask("chelsie"), ask("two tokens", id="late")], late={"late": 4})
     assert made["late"].order == alone.order
 
 
@@ -125,9 +125,10 @@ def test_half_precision_runs_through(folder: str, ask: Ask) -> None:
     half.talker = Talker(folder, dtype="bfloat16")
     half.audio_encoder = AudioEncoder(folder, dtype="bfloat16")
     half.image_encoder = ImageEncoder(folder, dtype="bfloat16")
-    made = half.run([ask("audio and image"), ask("sampled")])
+    short = {"max_tokens": 6}
+    made = half.run([ask("audio and image", talker=short), ask("sampled", talker=short)])
     for answer in made.values():
-        assert len(answer.codes) == 17 and np.isfinite(answer.wave).all() and answer.text
+        assert len(answer.codes) == 5 and np.isfinite(answer.wave).all() and answer.text
 
 
 def test_an_empty_answer_is_no_speech(bench: Bench, ask: Ask, expected: Expected) -> None:
