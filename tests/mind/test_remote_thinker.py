@@ -99,12 +99,13 @@ async def test_tools_pass_through_both_ways(make: Any) -> None:
     ],
 )
 async def test_a_fault_before_anything_was_said_is_tried_once_more(make: Any, fault: Any) -> None:
+    patience = 2.0 if fault is fake.hang else 30.0
     async with FakeOpenAI([fault, fake.good]) as server:
-        said = await say(make(server, first_s=0.5), body("Hi"))
+        said = await say(make(server, first_s=patience), body("Hi"))
     assert len(server.asked) == 2 and isinstance(said[-1], TextResult)
     async with FakeOpenAI([fault]) as server:
         with pytest.raises(StageFailed) as failed:
-            await say(make(server, first_s=0.3), body("Hi"))
+            await say(make(server, first_s=patience), body("Hi"))
     assert failed.value.retryable and len(server.asked) == 2
     assert "127.0.0.1" not in str(failed.value)
 
@@ -113,7 +114,7 @@ async def test_a_fault_before_anything_was_said_is_tried_once_more(make: Any, fa
 async def test_a_fault_in_mid_answer_fails_and_is_never_repeated(make: Any, fault: Any) -> None:
     said = []
     async with FakeOpenAI([fault]) as server:
-        thinker = make(server, stall_s=0.3)
+        thinker = make(server, stall_s=1.0)
         with pytest.raises(StageFailed, match="thinker") as failed:
             async for output in thinker.run(Request(id="r", terminals=("text",)), body("Hi"), nothing()):
                 said.append(output.data)  # noqa: PERF401 - what came before the failure counts

@@ -24,8 +24,9 @@ from antiphon.pipelines.errors import StageFailed, WeightError
 
 log = logging.getLogger("antiphon.llama_cpp")
 
-MAX_STEP = 512
-"""Tokens in one step at most: one micro-batch, so a step is never split behind our back."""
+MAX_STEP = 128
+"""Tokens in one step at most: one micro-batch, so a step is never split behind our back. llama.cpp reserves a row of logits
+for each: 600 kB with a vocabulary of 152,000."""
 _FLASH_ATTENTION = 1
 _MAX_IDS = 256  # LLAMA_MAX_SEQ
 
@@ -63,7 +64,7 @@ class Engine:
         params.n_ctx = cells
         params.n_batch = params.n_ubatch = MAX_STEP
         params.n_threads = params.n_threads_batch = threads
-        ids = min(_MAX_IDS, 4 * sequences)  # the spare ones hold what is not freed yet
+        ids = min(_MAX_IDS, 2 * sequences + 16)  # the spare ones hold what is not freed yet
         params.n_seq_max = ids
         params.kv_unified = True
         params.flash_attn_type = _FLASH_ATTENTION
