@@ -112,6 +112,15 @@ async def test_a_request_opens_only_what_it_needs(client: Client, ask: Ask) -> N
     assert "image_encoder" in opened and not opened & {"audio_encoder", "talker_ar", "code2wav"}
 
 
+async def test_the_text_pipeline(folder: str, ask: Ask, expected: Expected, oracle: Oracle) -> None:
+    async with Client(LocalRuntime(build(folder, speech=False))) as client:
+        got = await read(client.generate(ask("audio", terminals=("text",))))
+        assert got.text == oracle.tok.decode(expected("audio").tokens, skip_special_tokens=True)
+        with pytest.raises(Refused, match="no audio"):
+            client.generate(ask("audio"))
+        assert client.info.voices == () and client.info.terminals == {"chat": ("text",)}
+
+
 async def test_an_empty_answer_ends_both_terminals(client: Client, ask: Ask, expected: Expected) -> None:
     silent = ask("text", thinker={"stop_token_ids": [expected("text").tokens[0]]})
     got = await read(client.generate(silent))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from antiphon.pipelines.engines.torch.paged import PAGE, PagedCache
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.engines.torch.sampling import Sampler, choose
 from antiphon.pipelines.engines.torch.sampling import Sampling as Parameters
-from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.errors import Refused, WeightError
 from antiphon.pipelines.outputs import Mark
 from antiphon.pipelines.qwen3_omni import params
 from antiphon.pipelines.qwen3_omni.detokenizer import Detokenizer, read_tokenizer
@@ -23,6 +26,18 @@ from tests.qwen3_omni.driver import Bench
 
 Ask = Callable[..., GenerateRequest]
 TRICKY = "Grüße, 你好! 🎉🎉 naïve — «ok»\n\tdone"
+
+
+def test_the_chat_template_may_stand_beside_the_tokenizer(folder: str, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    template = (copy / "chat_template.jinja").read_text()
+    (copy / "chat_template.jinja").unlink()
+    with pytest.raises(WeightError, match="no chat template"):
+        read_tokenizer(str(copy))
+    (copy / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    assert read_tokenizer(str(copy)).chat_template == template
+    with pytest.raises(WeightError, match="no readable tokenizer"):
+        read_tokenizer(str(tmp_path))
 
 
 def test_characters_come_whole_and_all(folder: str) -> None:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
+
+from antiphon.pipelines.errors import WeightError
 
 
 @lru_cache(maxsize=4)
 def read_tokenizer(folder: str) -> Any:
-    """The folder's tokenizer, read once per process."""
+    """The folder's tokenizer with its chat template, read once per process. Raises WeightError when either is missing."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise WeightError(f"{folder!r} holds no readable tokenizer") from error
+    if tokenizer.chat_template is None:
+        # Checkpoints of this family keep it beside the tokenizer, for their processor.
+        path = Path(folder) / "chat_template.json"
+        try:
+            tokenizer.chat_template = str(json.loads(path.read_text())["chat_template"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise WeightError(f"{folder!r} holds no chat template") from error
+    return tokenizer
 
 
 class Detokenizer:
