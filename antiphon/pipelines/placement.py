@@ -97,10 +97,6 @@ class WorkerSpec(msgspec.Struct, frozen=True):
         """The name of this life of it, unlike any before: of its socket and its segments."""
         return f"{self.name}.{self.generation}"
 
-    @property
-    def endpoint(self) -> str:
-        return f"ipc://{self.folder}/{self.owner}.sock"
-
 
 def groups(config: PipelineConfig) -> dict[str, list[str]]:
     """Process -> its stages, in declaration order."""

@@ -16,7 +16,7 @@ from typing import Any
 import zmq
 
 from antiphon.pipelines.coordinator import Coordinator
-from antiphon.pipelines.errors import PipelineError, StageFailed, WireError
+from antiphon.pipelines.errors import ConfigError, PipelineError, StageFailed, WireError
 from antiphon.pipelines.graph import MAIN_PROCESS
 from antiphon.pipelines.handle import Handle
 from antiphon.pipelines.homes import Homes
@@ -33,11 +33,10 @@ from antiphon.pipelines.placement import (
     packages,
     settle,
 )
-from antiphon.pipelines.relay.payload import Registry
 from antiphon.pipelines.relay.ref import Kind
-from antiphon.pipelines.relay.segments import Attached, Pool
 from antiphon.pipelines.run_folder import RunFolder
 from antiphon.pipelines.runtime import LoopDriver
+from antiphon.pipelines.sockets import Sockets
 from antiphon.pipelines.stage import CLIENT
 from antiphon.pipelines.supervision import Crew, Member
 from antiphon.pipelines.wire import (
@@ -47,7 +46,6 @@ from antiphon.pipelines.wire import (
     Body,
     Gone,
     LaneReady,
-    Links,
     Mail,
     Message,
     Peers,
@@ -57,8 +55,6 @@ from antiphon.pipelines.wire import (
     Stop,
     ToDoor,
     Up,
-    descriptor,
-    inbox,
     summed,
     untravelled,
 )  # fmt: skip
@@ -98,22 +94,21 @@ class ProcessRuntime:
         self._homes = Homes()
         self._progress: Callable[[str], None] | None = None
         self._folder: RunFolder | None = None
+        self._sockets: Sockets | None = None
 
     # -- Backend
     async def start(self, progress: Callable[[str], None] | None = None) -> None:
         """Start every process and lane in parallel. A failed start is rolled back whole and raised by name."""
         self._progress = progress
         self._driver.attach()
-        self._folder = folder = RunFolder()
-        registry = Registry(packages(self.config, self.pipeline))
-        self._attached = Attached(folder.path)
-        self._pool = Pool(folder.path, DOOR)
-        self._pool.prepare()
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._inbox = inbox(self._context, folder.path, DOOR)
-        self._reader = Reader(ToDoor, registry, self._attached)
-        self._links = Links(self._context, folder.path, registry, self._pool, self._attached)
-        asyncio.get_running_loop().add_reader(descriptor(self._inbox), self._on_mail)
+        try:
+            self._folder = RunFolder()
+            self._sockets = Sockets(self._folder.path, DOOR, ToDoor, packages(self.config, self.pipeline))
+        except (OSError, ConfigError) as error:
+            await self.stop()
+            raise ConfigError(f"no room for sockets and shared memory between processes: {error}") from error
+        self._sockets.pool.prepare()
+        asyncio.get_running_loop().add_reader(self._sockets.descriptor, self._on_mail)
         for process, stages in self._groups.items():
             if process != MAIN_PROCESS:
                 options = self.placement.of(process)
@@ -135,11 +130,11 @@ class ProcessRuntime:
         await self._crew.stop()
         await self._lanes.stop()
         self._driver.detach()
+        if self._sockets is not None:
+            asyncio.get_running_loop().remove_reader(self._sockets.descriptor)
+            self._sockets.close()
+            self._sockets = None
         if self._folder is not None:
-            asyncio.get_running_loop().remove_reader(descriptor(self._inbox))
-            self._links.close_here()
-            self._inbox.close(0)
-            await asyncio.to_thread(self._context.destroy, 0)
             self._folder.close()
             self._folder = None
 
@@ -228,8 +223,10 @@ class ProcessRuntime:
         return self._homes.choose(process, handle.request.conversation, load)
 
     def _send(self, name: str, message: Message, mode: Kind | None = None) -> None:
+        if self._sockets is None:
+            return  # it has stopped
         try:
-            self._links.send(name, message, mode)
+            self._sockets.links.send(name, message, mode)
         except WireError as error:
             log.error("%s", error)
             failed = untravelled(message)
@@ -239,21 +236,24 @@ class ProcessRuntime:
     # -- mail, on the loop
     def _on_mail(self) -> None:
         """The descriptor tells of a change once: read until there is nothing."""
+        sockets = self._sockets
+        if sockets is None:
+            return
         with self._driver.turning():
             for _ in range(FRAMES_A_TURN):
                 try:
-                    frame = self._inbox.recv(zmq.NOBLOCK)
+                    frame = sockets.inbox.recv(zmq.NOBLOCK)
                 except zmq.Again:
                     return
-                self._take(frame)
+                self._take(frame, sockets.reader)
         asyncio.get_running_loop().call_soon(self._on_mail)
 
-    def _take(self, frame: bytes) -> None:
+    def _take(self, frame: bytes, reader: Reader) -> None:
         try:
-            self._handle(self._reader.read(frame))
+            self._handle(reader.read(frame))
         except WireError as error:
             log.error("%s", error)
-            failed = self._reader.failure(frame)
+            failed = reader.failure(frame)
             if failed is not None:
                 self.coordinator.post(failed)
 
@@ -280,8 +280,8 @@ class ProcessRuntime:
 
     # -- Owner of the crew
     def spec(self, member: Member) -> WorkerSpec:
-        assert self._folder is not None
-        self._links.owners[member.name] = member.owner
+        assert self._folder is not None and self._sockets is not None
+        self._sockets.links.owners[member.name] = member.owner
         return WorkerSpec(
             name=member.name,
             process=member.process,
@@ -309,9 +309,8 @@ class ProcessRuntime:
     def member_down(self, member: Member) -> None:
         """Only the requests inside fail, and may be tried again; the rest goes on."""
         owner = member.owner
-        self._links.owners.pop(member.name, None)
-        self._pool.reclaim(owner)
-        self._attached.forget(owner)
+        if self._sockets is not None:
+            self._sockets.peer_gone(member.name, owner)
         others = [m for m in self._crew.members.values() if m.state == "ready"]
         for other in others:
             self._send(other.name, Gone(member.name, owner))

@@ -24,9 +24,8 @@ from antiphon.pipelines.errors import ConfigError, PipelineError, WireError
 from antiphon.pipelines.lane_thread import LaneThread
 from antiphon.pipelines.messages import Close, Credit, Event, Feed, Give, Key, Opened, Receipt, Spent, ToCoordinator, ToLane
 from antiphon.pipelines.placement import WorkerSpec, credits_at_once, packages, settle
-from antiphon.pipelines.relay.payload import Registry
 from antiphon.pipelines.relay.ref import Kind
-from antiphon.pipelines.relay.segments import Attached, Pool
+from antiphon.pipelines.sockets import Sockets
 from antiphon.pipelines.stage import CLIENT, Request
 from antiphon.pipelines.wire import (
     DOOR,
@@ -35,17 +34,14 @@ from antiphon.pipelines.wire import (
     Body,
     Gone,
     LaneReady,
-    Links,
     Mail,
     Peers,
     Post,
-    Reader,
     StartFailed,
     Stop,
     ToDoor,
     ToWorker,
     Up,
-    inbox,
     summed,
     untravelled,
 )  # fmt: skip
@@ -79,15 +75,10 @@ class Worker:
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.spec = spec
-        folder = Path(spec.folder)
-        self._attached = Attached(folder)
-        self._pool = Pool(folder, spec.owner)
-        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._inbox = inbox(context, folder, spec.owner)
-        self._registry = Registry()
-        self.links = Links(context, folder, self._registry, self._pool, self._attached)
+        self._sockets = Sockets(Path(spec.folder), spec.owner, ToWorker)
+        self._reader = self._sockets.reader
+        self.links = self._sockets.links
         self.links.owners[DOOR] = spec.door
-        self._reader = Reader(ToWorker, self._registry, self._attached)
         self._known: dict[Key, Known] = {}
         self._lanes: dict[str, LaneThread] = {}
         self._ready: set[str] = set()
@@ -98,12 +89,12 @@ class Worker:
     def build(self) -> None:
         """Build the declaration and start this process's lanes. Raises PipelineError."""
         self.config = settle(self.spec.pipeline.build())
-        self._registry.packages |= packages(self.config, self.spec.pipeline)
+        self._sockets.registry.packages |= packages(self.config, self.spec.pipeline)
         self._process_of = {name: s.process for name, s in self.config.stages.items()}
         self._lane_of = {name: s.lane for name, s in self.config.stages.items()}
         self._mode_of: dict[str, Kind | None] = {name: s.relay or None for name, s in self.config.stages.items()}  # type: ignore[misc]
         self._at_once = credits_at_once(self.config)
-        self._pool.prepare()
+        self._sockets.pool.prepare()
         for name, stages in self.config.lanes.items():
             if stages[0].process == self.spec.process:
                 self._lanes[name] = LaneThread(name, self.config, stages, self, ready=self._lane_ready, died=self._lane_died)
@@ -112,7 +103,7 @@ class Worker:
 
     def serve(self) -> None:
         """Read mail until told to stop."""
-        self._inbox.setsockopt(zmq.RCVTIMEO, max(1, int(self._beat_s * 1000)))
+        self._sockets.inbox.setsockopt(zmq.RCVTIMEO, max(1, int(self._beat_s * 1000)))
         next_beat = 0.0
         while True:
             now = time.monotonic()
@@ -120,7 +111,7 @@ class Worker:
                 self._beat(now)
                 next_beat = now + self._beat_s
             try:
-                frame = self._inbox.recv()
+                frame = self._sockets.inbox.recv()
             except zmq.Again:
                 continue
             if self._take(frame):
@@ -190,10 +181,7 @@ class Worker:
                 for name, owner in owners.items():
                     self.links.owners[name] = owner
             case Gone(name=name, owner=owner):
-                if self.links.owners.get(name) == owner:
-                    del self.links.owners[name]
-                self._pool.reclaim(owner)
-                self._attached.forget(owner)
+                self._sockets.peer_gone(name, owner)
 
     def _lane_for(self, message: ToLane) -> str:
         stage = getattr(message, "stage", "")

@@ -178,7 +178,7 @@ async def matrix(cells: list[tuple[str, str, str]], show: Any = print) -> list[C
             cell = await bench.cell(victim, way, moment)
             show(cell.row())
             done.append(cell)
-        slots = bench.backend._pool.in_use
+        slots = bench.backend._sockets.pool.in_use
         if slots:
             done[-1].broken.append(f"{slots} slots of shared memory were not given back")
     return done

@@ -90,7 +90,7 @@ class Rig:
         await self.whole()
         assert not self.backend.coordinator.live
         async with asyncio.timeout(PATIENCE_S):
-            while self.backend._pool.in_use:  # noqa: ASYNC110 - slots are given back in another process
+            while self.backend._sockets.pool.in_use:  # noqa: ASYNC110 - slots are given back in another process
                 await asyncio.sleep(0.005)
 
     async def _kill(self, kill: Killed) -> None:

@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from antiphon.pipelines import client as client_module
-from antiphon.pipelines import supervision
+from antiphon.pipelines import run_folder, supervision
 from antiphon.pipelines.client import Client, Generation
 from antiphon.pipelines.errors import Aborted, Busy, ConfigError, PipelineError, StageFailed
 from antiphon.pipelines.placement import PipelineSpec, Placement, ProcessOptions, WorkerSpec
@@ -137,7 +137,7 @@ async def test_it_dies_again_and_again_and_always_comes_back(client: Client) -> 
         assert await eventually(client, ask(f"a{n}", terminal="left", source={"n": 2, "size": 60_000})) == [0, 2]
     backend: Any = client._backend
     await asyncio.wait_for(backend.coordinator.drained(), 10)
-    assert backend._pool.in_use == 0, "what the dead had been lent is free"
+    assert backend._sockets.pool.in_use == 0, "what the dead had been lent is free"
     files = os.listdir(backend._folder.path)
     life = client.health()["processes"]["left.0"]["restarts"]
     assert not [f for f in files if f.startswith("left.0.") and not f.startswith(f"left.0.{life}")], "only of its last life"
@@ -176,6 +176,19 @@ async def test_a_start_that_takes_too_long_is_a_failed_one() -> None:
     with pytest.raises(StageFailed, match=r"not ready within 0\.8 s"):
         await Client(slow).start()
     assert _children() == others
+
+
+@pytest.mark.parametrize("where", ["a" * 80, "missing/folder"])
+async def test_no_room_for_sockets_is_a_failed_start_with_a_name(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / where
+    if "/" not in where:
+        root.mkdir()
+    monkeypatch.setattr(run_folder, "root", lambda: root)
+    with pytest.raises(ConfigError, match="no room for sockets"):
+        await Client(runtime()).start()
+    assert not list(root.iterdir()) if root.exists() else True
 
 
 async def test_progress_names_every_lane_once() -> None:
