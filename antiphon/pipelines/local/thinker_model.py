@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from antiphon.pipelines import weights
+
+log = logging.getLogger("antiphon.llama_cpp")
 
 DEFAULT = "qwen2.5-coder-0.5b-instruct-q4_k_m"
 """Of 40 everyday requests held out it answered 29, the smaller one 25 (``benchmarks/answers``); it can also choose tools."""
@@ -31,4 +34,8 @@ def _ready(name: str, folder: Path) -> Path:
         return file
     from antiphon.pipelines.engines.llama_cpp.requantise import requantised  # the library: only where it is needed
 
-    return requantised(file, weights.cache_folder() / "requantised", kind)
+    try:
+        return requantised(file, weights.cache_folder() / "requantised", kind)
+    except OSError as error:  # a cache that cannot be written to, or a full disk
+        log.warning("%s is used as it comes, which is slower: %s", file.name, error)
+        return file

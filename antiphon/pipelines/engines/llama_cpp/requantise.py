@@ -21,7 +21,10 @@ _FILE_TYPES = {"q4_0": 2, "q8_0": 7}  # enum llama_ftype
 
 
 def requantised(source: Path, folder: Path, kind: str = "q4_0") -> Path:
-    """``source`` in ``kind``, below ``folder``; made now if it is not there. Raises WeightError when it cannot be made."""
+    """``source`` in ``kind``, below ``folder``; made now if it is not there.
+
+    Raises WeightError when llama.cpp cannot make it, OSError when ``folder`` cannot be written to.
+    """
     target = folder / f"{source.stem}-{source.stat().st_size:x}-{kind}.gguf"
     if target.is_file():
         return target
@@ -36,7 +39,7 @@ def requantised(source: Path, folder: Path, kind: str = "q4_0") -> Path:
         made = Path(work) / target.name
         try:
             library.model_quantize(str(source), str(made), options)
-        except (ValueError, RuntimeError, OSError) as error:
+        except (ValueError, RuntimeError) as error:
             raise WeightError(f"{source.name} could not be requantised: {error}") from error
         os.replace(made, target)
     return target
