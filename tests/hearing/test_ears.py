@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
@@ -125,6 +126,11 @@ async def test_nothing_is_called_after_close(ears: Ears) -> None:
     got: list[Score] = []
     ear = ears.open(got.extend)
     ear.push(windows(*[0.5] * 30))
+    for _ in range(200):  # blocking on purpose: the scores wait for the loop when the ear is closed
+        time.sleep(0.01)  # noqa: ASYNC251
+        if ears.stats()["windows"] == 30:
+            break
+    time.sleep(0.02)  # noqa: ASYNC251
     ear.close()
     ear.close()
     ear.push(windows(0.5))
