@@ -45,14 +45,15 @@ class PipelineSpec(msgspec.Struct, frozen=True):
 class ProcessOptions:
     """How one process group runs. ``threads`` sets what numeric libraries start with; ``env`` comes on top of it.
 
-    ``replicas``: so many processes; a conversation stays with one of them. ``step_limit_s``: a step that takes longer
-    is reported and its process is killed and started again. ``start_limit_s``: for loading and warming up.
+    ``replicas``: so many processes; a conversation stays with one of them. ``step_limit_s``: a step that takes half as
+    long is reported, one that takes longer has its process killed and started again. ``start_limit_s``: for loading and
+    warming up.
     """
 
     replicas: int = 1
     threads: int = 1
     env: Mapping[str, str] = field(default_factory=dict)
-    step_limit_s: float = 60.0
+    step_limit_s: float = 120.0
     start_limit_s: float = 900.0
 
 

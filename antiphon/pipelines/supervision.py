@@ -26,6 +26,8 @@ MAX_BACK_OFF_S = 30.0
 STABLE_S = 60.0
 """A process that served so long starts its back-off anew."""
 WATCH_S = 0.25
+WARN_SHARE = 0.5
+"""Of its limit, from which a step is reported."""
 STOP_S = 12.0
 State = Literal["starting", "ready", "restarting", "stopped"]
 
@@ -45,6 +47,7 @@ class Member:
         self.handle: ProcessHandle | None = None
         self.up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.heard = 0.0
+        self.warned = False
         self.stepping: dict[str, tuple[str, float]] = {}
 
     @property
@@ -52,12 +55,14 @@ class Member:
         """The name of its present life."""
         return f"{self.name}.{self.generation}"
 
-    def overdue(self, now: float) -> str:
-        """What is wrong with it, or nothing."""
-        limit = self.options.step_limit_s
+    def overdue(self, now: float, share: float = 1.0) -> str:
+        """What is wrong with it, or nothing. ``share`` of the limit."""
+        limit = self.options.step_limit_s * share
         for stage, seconds in self.stepping.values():
             if seconds > limit:
-                return f"stage {stage!r} has been in one step for {seconds:.1f} s (its limit is {limit:g} s)"
+                return (
+                    f"stage {stage!r} has been in one step for {seconds:.1f} s (its limit is {self.options.step_limit_s:g} s)"
+                )
         if now - self.heard > limit + WATCH_S:
             inside = ", ".join(stage for stage, _ in self.stepping.values())
             return f"no sign of life for {now - self.heard:.1f} s" + (f"; last seen in a step of {inside}" if inside else "")
@@ -217,6 +222,10 @@ class Crew:
                     continue
                 member.heard += late  # what this loop did not read is no silence of theirs
                 why = member.overdue(now)
+                slow = member.overdue(now, WARN_SHARE)
+                if slow and not member.warned:
+                    log.warning("process %s is slow: %s", member.name, slow)
+                member.warned = bool(slow)
                 if why:
                     log.error("process %s is killed: %s", member.name, why)
                     member.why = why

@@ -115,7 +115,7 @@ async def test_only_the_requests_inside_fail_and_the_stage_comes_back(client: Cl
     await asyncio.wait_for(client._backend.coordinator.drained(), 10)
 
 
-async def test_an_async_stage_that_blocks_its_loop_is_a_hang_too() -> None:
+async def test_an_async_stage_that_blocks_its_loop_is_a_hang_too(caplog: pytest.LogCaptureFixture) -> None:
     pipeline = spec(place="apart", factories={"double": "AsyncDouble"})
     async with Client(ProcessRuntime(pipeline, Placement({"double": ProcessOptions(step_limit_s=0.6)}))) as client:
         generation = client.generate(ask("r", source={"n": 3}, double={"block": True}))
@@ -123,6 +123,10 @@ async def test_an_async_stage_that_blocks_its_loop_is_a_hang_too() -> None:
             await asyncio.wait_for(numbers(generation), 20)
         assert failed.value.retryable and failed.value.stage == "double"
         assert "stage 'double' has been in one step" in client.health()["processes"]["double.0"]["last_end"]
+        reports = [r.message for r in caplog.records if "double" in r.message]
+        assert "is slow: stage 'double' has been in one step" in reports[0] and "is killed" in reports[1], (
+            "reported, then killed"
+        )
         assert await eventually(client, ask("again", source={"n": 2})) == [0, 4]
 
 
