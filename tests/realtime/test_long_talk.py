@@ -32,7 +32,7 @@ async def say_turns(talk: Talk, count: int) -> None:
         talk._read_to = 0
 
 
-@pytest.mark.parametrize("hours", [0.1, pytest.param(2.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("hours", [0.05, pytest.param(2.0, marks=pytest.mark.slow)])
 async def test_a_long_talk_leaves_everything_where_it_was(hours: float) -> None:
     turns = round(hours * 3600 / 9)
     client = StubClient(Script(audio_s=0.2))

@@ -399,3 +399,17 @@ async def test_a_plain_request_is_told_to_upgrade() -> None:
     async with serving() as running, httpx.AsyncClient() as http:
         response = await http.get(f"{running.http}/v1/realtime")
         assert response.status_code == 426 and response.json()["error"]["message"]
+
+
+async def test_a_server_that_is_not_ready_says_which_way() -> None:
+    async with serving() as running:
+        running.doors.state._ready.clear()
+        async with talking(running) as talk:
+            assert refused(await talk.until("error")) == ("server_error", "starting")
+            assert await talk.close_code() == 1013
+        running.doors.state._ready.set()
+        running.doors.state.admission.closing = True
+        async with talking(running) as talk:
+            assert refused(await talk.until("error"))[1] == "server_shutting_down"
+            assert await talk.close_code() == 1013
+        assert running.doors.state.admission.open == 0
