@@ -1,16 +1,18 @@
-"""What a client of the REST doors sees when a stage's process dies: a retryable 503 by name, and the rest goes on."""
+"""What clients see at the doors when a stage's process dies: a failure by name that may be retried; the rest goes on."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import signal
 from typing import Any
 
 from antiphon.pipelines.client import Client
-from antiphon.pipelines.placement import PipelineSpec
+from antiphon.pipelines.placement import PipelineSpec, Placement, ProcessOptions
 from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.realtime.settings import Settings
+from tests.realtime.conversing import Talk, audio_of, serving, talking
 from tests.realtime.rest.conftest import Server, calling, until
 
 URL = "/v1/chat/completions"
@@ -51,3 +53,39 @@ async def test_a_death_behind_the_doors() -> None:
         await until(lambda: set(runtime.health()["lanes"].values()) == {"ready"}, 30)
         assert (await ask(server, AUDIO)).status_code == 200
         assert (await server.http.get("/health")).json()["processes"]["voice.0"]["restarts"] == 1
+
+
+async def test_a_death_in_mid_answer_is_one_sessions_affair() -> None:
+    """Two conversations, each in a replica of the voice: one loses its answer and may ask again, the other hears no gap."""
+    placement = Placement({"voice": ProcessOptions(replicas=2)})
+    runtime = ProcessRuntime(PipelineSpec("tests.processes.door_stub:build", {"step_s": 0.02}), placement)
+    async with serving(Client(runtime)) as running, talking(running) as first, talking(running) as second:
+        for talk in (first, second):
+            await talk.say_hello(output_modalities=["audio"], max_output_tokens=60)
+            await talk.ask("Count.")
+            await talk.until("response.output_audio.delta")
+        lives = [h for h in runtime.coordinator.live.values() if h.end is None]
+        at = {h.request.conversation: h.places["voice"] for h in lives}
+        assert sorted(at.values()) == ["voice.0", "voice.1"], "a new one goes to the least loaded"
+        os.kill(int(runtime.health()["processes"][lives[0].places["voice"]]["place"].split()[1]), signal.SIGKILL)
+
+        lost = (await first.until("response.done"))["response"]
+        assert lost["status"] == "failed" and lost["status_details"]["error"]["code"] == "server_error"
+        kept = (await second.until("response.done", within=20))["response"]
+        assert kept["status"] in ("completed", "incomplete")
+        assert len(audio_of(second.events)) == 60 * 1920 * 2, "not a sample is missing"
+        assert underruns(second, buffer_s=1.0) == 0
+
+        await first.ask("Again.")
+        again = (await first.until("response.done", within=20))["response"]
+        assert again["status"] in ("completed", "incomplete"), "the other replica serves it at once"
+
+
+def underruns(talk: Talk, buffer_s: float) -> int:
+    """How often a player that starts ``buffer_s`` after the first audio runs dry."""
+    deltas = [e for e in talk.events if e["type"] == "response.output_audio.delta"]
+    start, had, dry = deltas[0]["_at"] + buffer_s, 0.0, 0
+    for event in deltas:
+        dry += event["_at"] > start + had
+        had += len(base64.b64decode(event["delta"])) / 48_000
+    return dry
