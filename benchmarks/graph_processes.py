@@ -188,6 +188,7 @@ async def hops(quick: bool) -> list[dict[str, Any]]:
             await throw(client, "warm", 10, size)
             took = (await throw(client, "r", count, size))["took"]
             row["lane_p50_us"] = quantile(took, 0.5) * 1e6
+            row["together_cpu_ms"] = (await requests(client, size, 100 if quick else 300))["cpu_ms"]
         async with Client(ProcessRuntime(spec(credits=4))) as client:
             await throw(client, "warm", 10, size)
             runs = [await throw(client, f"r{n}", count, size) for n in range(3)]
@@ -269,6 +270,7 @@ COLUMNS = {
     "pieces/s": ("pieces_s", 0),
     "GB/s": ("GB_s", 2),
     "CPU ms a request": ("cpu_ms", 2),
+    "stages together": ("together_cpu_ms", 2),
     "its life p50 us": ("life_p50_us", 0),
 }
 

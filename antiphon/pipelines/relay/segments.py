@@ -42,7 +42,11 @@ class Segment:
         fd = os.open(path, flags, 0o600)
         try:
             if create is not None:
-                os.posix_fallocate(fd, 0, PAGE + create[0] * create[1])  # no room is said here, not by a fault later
+                whole = PAGE + create[0] * create[1]
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(fd, 0, whole)  # no room is said here, not by a fault later
+                else:
+                    os.ftruncate(fd, whole)
             size = os.fstat(fd).st_size
             self._map = mmap.mmap(fd, size, flags=mmap.MAP_SHARED | POPULATE)
         except OSError:
