@@ -64,11 +64,15 @@ class LocalLanes:
         for future in self._ready.values():
             if future.done() and not future.cancelled():
                 future.exception()  # seen: the first one was raised by start
-        for name, thread in self._threads.items():
-            ended = await asyncio.to_thread(thread.join, STOP_TIMEOUT_S)
-            if not ended:
-                log.error("lane %s did not end within %.0f s", name, STOP_TIMEOUT_S)
+        if self._threads:
+            await asyncio.to_thread(self._join)
         self._threads.clear()
+
+    def _join(self) -> None:
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for name, thread in self._threads.items():
+            if not thread.join(max(0.0, deadline - time.monotonic())):
+                log.error("lane %s did not end within %.0f s", name, STOP_TIMEOUT_S)
 
     def put(self, lane: str, message: ToLane) -> None:
         """From any thread. Mail for a lane that has ended is dropped."""
