@@ -169,7 +169,7 @@ class Check:
                 param="response_format",
             )
         params.check_stage_params(body)
-        if "audio" in request.terminals:
+        if "audio" in request.terminals and self.voices:
             if body.voice.speed != 1.0:
                 raise Refused("speed is not supported by this model's voice", code="unsupported_value", param="speed")
             params.speaker(body, self.voices)
