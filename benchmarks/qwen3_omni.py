@@ -248,9 +248,7 @@ def _resize(folder: Path, sizes: dict[str, Any]) -> None:
         if not isinstance(values, dict):
             continue
         for key, value in values.items():
-            if isinstance(value, dict):
-                held[part][key] = value
-            elif not key.endswith("_id") and key != "speaker_id":
+            if isinstance(value, dict) or (not key.endswith("_id") and key != "speaker_id"):
                 held[part][key] = value
         held[part].pop("layer_types", None)
     first = held["talker_config"]["text_config"]["vocab_size"] - 1024

@@ -62,7 +62,8 @@ class Task:
 
 
 class Talker(Stage[Task]):
-    """``folder``: the checkpoint. ``kv_tokens``: frames and prompt rows of all open answers together."""
+    """``folder``: the checkpoint. ``kv_tokens``: frames and prompt rows of all open answers together; an answer that may
+    take the model's own limit of 4096 frames is promised as many, so the default serves sixteen."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Talker(Stage[Task]):
         *,
         device: str = "cpu",
         dtype: str = "",
-        kv_tokens: int = 65536,
+        kv_tokens: int = 98304,
         prefill_slice: int = 512,
     ) -> None:
         self.place = Place.of(device, dtype)
