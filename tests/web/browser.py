@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import shutil
-from collections.abc import AsyncIterator, Iterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -56,6 +59,28 @@ LISTEN = """
   });
 })();
 """
+SAY = """
+// The microphone is the recording that Chromium was given, and whatever the test says beside it.
+(() => {
+  const open = navigator.mediaDevices?.getUserMedia.bind(navigator.mediaDevices);
+  if (!open) return;
+  let context, out;
+  navigator.mediaDevices.getUserMedia = async (constraints) => {
+    const recorded = await open(constraints);
+    context = new AudioContext();
+    out = context.createMediaStreamDestination();
+    context.createMediaStreamSource(recorded).connect(out);
+    return out.stream;
+  };
+  window.say = async (base64) => {
+    const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+    const node = new AudioBufferSourceNode(context, { buffer: await context.decodeAudioData(bytes.buffer) });
+    node.connect(out);
+    node.start();
+    return performance.now();
+  };
+})();
+"""
 
 
 def chromium() -> str | None:
@@ -74,29 +99,54 @@ def microphone(folder: Path, parts: list[tuple[float, NDArray[np.float32]]], tot
     return target
 
 
+async def say(opened: Any, samples: NDArray[np.float32]) -> float:
+    """Speak into the page's microphone, 48 kHz float32; the page's clock (ms) when it begins."""
+    file = io.BytesIO()
+    soundfile.write(file, samples, MICROPHONE_RATE, format="WAV", subtype="PCM_16")
+    began: float = await opened.evaluate("data => window.say(data)", base64.b64encode(file.getvalue()).decode())
+    return began
+
+
 @asynccontextmanager
-async def page(recording: Path | None = None, *, allow: bool = True, **context_options: Any) -> AsyncIterator[Any]:
-    """A fresh page in a fresh browser; errors in it are collected in ``page.problems``."""
+async def page(
+    recording: Path | None = None, *, allow: bool = True, flags: Sequence[str] = (), script: str = "", **context_options: Any
+) -> AsyncIterator[Any]:
+    """A fresh page in a fresh browser; errors in it are collected in ``page.problems``, requests in ``page.asked``.
+
+    ``allow``: the microphone is allowed without asking.    ``script``: run in the page before its own.
+    """
+    chosen = [*FLAGS, *flags, *(["--use-fake-ui-for-media-stream"] if allow else [])]
+    with tempfile.TemporaryDirectory() as folder:
+        quiet = recording or microphone(Path(folder), [], 1.0)  # without a file the fake device beeps
+        chosen.append(f"--use-file-for-fake-audio-capture={quiet}%noloop")
+        async with browser(chosen) as running:
+            context = await running.new_context(**context_options)
+            try:
+                yield await _page(context, LISTEN + SAY + script)
+            finally:
+                await context.close()
+
+
+@asynccontextmanager
+async def browser(flags: list[str]) -> AsyncIterator[Any]:
     from playwright.async_api import async_playwright
 
-    flags = list(FLAGS)
-    if allow:
-        flags.append("--use-fake-ui-for-media-stream")
-    if recording is not None:
-        flags.append(f"--use-file-for-fake-audio-capture={recording}%noloop")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium(), headless=True, args=flags)
+        running = await playwright.chromium.launch(executable_path=chromium(), headless=True, args=flags)
         try:
-            context = await browser.new_context(**context_options)
-            opened = await context.new_page()
-            problems: list[str] = []
-            opened.on("pageerror", lambda error: problems.append(str(error)))
-            opened.on("console", lambda message: message.type == "error" and problems.append(message.text))
-            opened.problems = problems
-            await opened.add_init_script(LISTEN)
-            yield opened
+            yield running
         finally:
-            await browser.close()
+            await running.close()
+
+
+async def _page(context: Any, script: str) -> Any:
+    opened = await context.new_page()
+    opened.problems, opened.asked = [], []
+    opened.on("pageerror", lambda error: opened.problems.append(str(error)))
+    opened.on("console", lambda message: message.type == "error" and opened.problems.append(message.text))
+    opened.on("request", lambda request: opened.asked.append(request.url))
+    await opened.add_init_script(script)
+    return opened
 
 
 def loud_spans(heard: list[tuple[float, float]], level: float = 0.01, gap_ms: float = 300) -> Iterator[tuple[float, float]]:

@@ -63,7 +63,7 @@ function showState(state) {
   document.body.dataset.state = state;
   const live = state === "live";
   $("talk-label").textContent = LABELS[state];
-  $("talk").setAttribute("aria-label", live ? "In a call. Press to hang up." : state === "idle" ? "Talk" : LABELS[state]);
+  $("talk").setAttribute("aria-label", live ? "Live: press to hang up" : LABELS[state]);
   $("hang-up").disabled = state === "idle";
   $("mute").disabled = !live;
   for (const name of ["save-wav", "save-json"]) $(name).disabled = name === "save-wav" ? recording.empty : !conversation.items.length;

@@ -21,7 +21,7 @@ export function beforeMicrophone() {
   if (!window.isSecureContext) {
     return {
       title: "This address is not secure",
-      text: "Browsers lend the microphone only to https:// and to localhost. Writing works all the same.",
+      text: "Browsers lend microphone and sound only to https:// and to localhost. You can still write, and read the answers.",
     };
   }
   if (!navigator.mediaDevices?.getUserMedia) {

@@ -1,5 +1,5 @@
 // One talk: from the button to hanging up, over whichever transport, through lost connections. The page listens to it.
-import { audioContext, openMicrophone, tap } from "./audio/audio.js";
+import { audioContext, canSound, openMicrophone, tap } from "./audio/audio.js";
 import * as problems from "./problems.js";
 import { run as runTool } from "./tools.js";
 import { NoMedia, WebRtcCall } from "./webrtc.js";
@@ -36,7 +36,7 @@ export class Talk {
     this.#to("connecting", "Connecting…");
     this.page.onProblem(null);
     try {
-      await audioContext();
+      if (canSound()) await audioContext();
       if (microphone) await this.#openMicrophone();
       await this.#connect();
     } catch (error) {

@@ -1,5 +1,5 @@
 // The call over WebRTC: audio travels on tracks, events on a data channel. The server plays, and knows what was heard.
-const CONNECT_MS = 10000;
+const CONNECT_MS = 6000;
 
 /** Signalling went through and the media did not: UDP is blocked between here and the server. */
 export class NoMedia extends Error {}

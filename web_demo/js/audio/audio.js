@@ -3,6 +3,9 @@ const MODULES = ["capture-worklet.js", "player-worklet.js"];
 let context = null;
 let loading = null;
 
+/** Whether this page may work on sound at all: browsers keep worklets to secure addresses. */
+export const canSound = () => window.isSecureContext && "audioWorklet" in AudioContext.prototype;
+
 /** The running context. The first call must come from a click: browsers allow no sound before one. */
 export async function audioContext() {
   context ??= new AudioContext({ latencyHint: "interactive" });
@@ -21,6 +24,7 @@ export function openMicrophone() {
 
 /** Calls `onFrame({samples, rms, time})` for every 20 ms (24 kHz mono) of a stream or node; returns a function to stop. */
 export async function tap(source, onFrame) {
+  if (!canSound()) return () => {};
   const ctx = await audioContext();
   const from = source instanceof MediaStream ? ctx.createMediaStreamSource(source) : source;
   const node = new AudioWorkletNode(ctx, "capture", { numberOfOutputs: 0 });
@@ -35,6 +39,7 @@ export async function tap(source, onFrame) {
 /** A loudspeaker for pieces of 24 kHz audio, in order. */
 export class Speaker {
   static async open() {
+    if (!canSound()) return new Speaker();
     const ctx = await audioContext();
     const speaker = new Speaker();
     speaker.node = new AudioWorkletNode(ctx, "player", { numberOfInputs: 0, outputChannelCount: [1] });
@@ -50,12 +55,14 @@ export class Speaker {
   #cleared = null;
 
   play(item, samples) {
+    if (!this.node) return;
     this.busy = true;
     this.node.port.postMessage({ item, samples }, [samples.buffer]);
   }
 
   /** Stop at once. Resolves to {item, ms}: what had been heard, or item null if nothing was playing. */
   clear() {
+    if (!this.node) return Promise.resolve({ item: null, ms: 0 });
     this.busy = false;
     return new Promise((resolve) => {
       this.#cleared = resolve;
@@ -64,6 +71,7 @@ export class Speaker {
   }
 
   close() {
+    if (!this.node) return;
     this.node.port.onmessage = null;
     this.node.disconnect();
   }
