@@ -61,6 +61,8 @@ class Sink:
     def __init__(self) -> None:
         self.chunks: list[tuple[Any, Any]] = []
         self.results: list[tuple[Any, Any]] = []
+        self.failures: list[tuple[Any, Exception]] = []
+        self.collects = False
 
     def chunk(self, task: Any, data: Any, span_ms: float = 0.0) -> None:
         self.chunks.append((task, data))
@@ -69,7 +71,9 @@ class Sink:
         self.results.append((task, data))
 
     def failure(self, task: Any, error: Exception) -> None:
-        raise error
+        if not self.collects:
+            raise error
+        self.failures.append((task, error))
 
 
 class Bench:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable
 
@@ -9,13 +10,16 @@ import numpy as np
 import pytest
 import torch
 
+from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.qwen3_omni.encoders import AudioEncoder, ImageEncoder
+from antiphon.pipelines.qwen3_omni.payloads import Heard, Prompt, Said, Seen
 from antiphon.pipelines.qwen3_omni.talker import Talker
 from antiphon.pipelines.qwen3_omni.thinker import Thinker
 from antiphon.pipelines.qwen3_omni.vocoder import Voice
 from antiphon.pipelines.requests import GenerateRequest, Sampling
+from antiphon.pipelines.stage import Chunk, Request
 from tests.qwen3_omni.cases import CASES
-from tests.qwen3_omni.driver import Bench, Made
+from tests.qwen3_omni.driver import Bench, Made, Sink
 from tests.qwen3_omni.oracle import Answer, Oracle
 from tests.qwen3_omni.tiny import CODEBOOK, GROUPS
 
@@ -129,6 +133,31 @@ def test_half_precision_runs_through(folder: str, ask: Ask) -> None:
     made = half.run([ask("audio and image", talker=short), ask("sampled", talker=short)])
     for answer in made.values():
         assert len(answer.codes) == 5 and np.isfinite(answer.wave).all() and answer.text
+
+
+def test_a_speech_that_cannot_begin_fails_alone(bench: Bench, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One user's turns are too long for the talker, another's features do not fit its prompt: their neighbours go on."""
+    tasks = []
+    for name in ("turns", "two tokens"):
+        body = ask(name)
+        task = bench.talker.open(Request(id=name, terminals=body.terminals, body=body), None)
+        prompt = Prompt(bench.thinker_input(body).ids)
+        bench.talker.feed(task, Chunk("thinker", 0, Said(70, prompt)))
+        tasks.append(task)
+    rows = [len(bench.talker.input.prefill(t.prompt, 70, t.voice)[0]) for t in tasks]
+    monkeypatch.setattr(bench.talker, "context", (rows[0] + rows[1]) // 2)
+    sink = Sink()
+    sink.collects = True
+    bench.talker.step(tasks, sink)
+    for task in tasks:
+        bench.talker.close(task, "failed")
+    assert [(task, type(error)) for task, error in sink.failures] == [(tasks[0], Refused)]
+    assert [task for task, _ in sink.chunks] == [tasks[1]]
+    good, bad = (asyncio.run(bench.preprocessing.prepare(ask(name))) for name in ("text", "image"))
+    sink = Sink()
+    sink.collects = True
+    bench.aggregate.step([(bad, Heard(), Seen()), (good, Heard(), Seen())], sink)
+    assert "image places" in str(sink.failures[0][1]) and len(sink.results) == 1
 
 
 def test_an_empty_answer_is_no_speech(bench: Bench, ask: Ask, expected: Expected) -> None:

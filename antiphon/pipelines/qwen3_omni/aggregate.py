@@ -36,7 +36,12 @@ class Aggregate(Stage[tuple[Prepared, Heard, Seen]]):
 
     def step(self, batch: Sequence[tuple[Prepared, Heard, Seen]], emit: Emit) -> None:
         for task in batch:
-            emit.result(task, self.combine(*task))
+            try:
+                made = self.combine(*task)
+            except StageFailed as error:  # this request's own fault: its neighbours go on
+                emit.failure(task, error)
+            else:
+                emit.result(task, made)
 
     def combine(self, prepared: Prepared, heard: Heard, seen: Seen) -> ThinkerInput:
         """Raises StageFailed when the features do not fill the places of the prompt exactly."""

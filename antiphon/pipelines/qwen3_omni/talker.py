@@ -16,7 +16,7 @@ from antiphon.pipelines.engines.torch.decoder import RowDecoder, kv_bytes
 from antiphon.pipelines.engines.torch.paged import PAGE, Row
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
-from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.errors import PipelineError, Refused
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.code_predictor import residual_codes
 from antiphon.pipelines.qwen3_omni.params import speaker, talker_params
@@ -132,11 +132,18 @@ class Talker(Stage[Task]):
         if speaking:
             ready += zip(speaking, self._decode(speaking), strict=True)
         for task in batch:
-            if task.in_prefill:
-                if task.silent:
-                    emit.result(task, Spoken(0))
-                elif (hidden := self._prefill(task)) is not None:
-                    ready.append((task, hidden))
+            if not task.in_prefill:
+                continue
+            if task.silent:
+                emit.result(task, Spoken(0))
+                continue
+            try:
+                hidden = self._prefill(task)
+            except PipelineError as error:  # this answer's own fault: its neighbours go on
+                emit.failure(task, error)
+                continue
+            if hidden is not None:
+                ready.append((task, hidden))
         if ready:
             self._frames([t for t, _ in ready], torch.stack([h for _, h in ready]), emit)
 
