@@ -32,7 +32,7 @@ export async function tap(source, onFrame) {
   from.connect(node);
   return () => {
     node.port.onmessage = null;
-    from.disconnect(node);
+    from.disconnect(); // from everything: the loudspeaker may have let go of it already
   };
 }
 

@@ -1,0 +1,71 @@
+"""A browser talks with the real CPU voice: a recorded question for a microphone, the answer measured where it sounds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.clients import serving
+from tests.web.browser import loud_spans, microphone, page, say
+from tests.web.test_page import TRANSPORTS, live, logged, open_sessions, opened, until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+
+PATIENCE_MS = 120_000
+LOUD = "window.heard.filter(([, level]) => level > 0.01).length"
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[int]:
+    try:
+        with serving.server(serving.REAL) as port:
+            yield port
+    except serving.NotStarted as error:
+        pytest.skip(f"the CPU voice does not start here: {error}")
+
+
+@contextlib.asynccontextmanager
+async def talking(port: int, transport: str, recording: Path) -> AsyncIterator[Any]:
+    async with page(recording) as p:
+        p.set_default_timeout(PATIENCE_MS)
+        await opened(p, port, transport=transport, instructions="Answer at length, in five long sentences.")
+        await live(p)
+        yield p
+        await p.click("#hang-up")
+        await p.locator("body[data-state=idle]").wait_for()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_question_is_heard_answered_and_interrupted(
+    real: int, transport: str, question: np.ndarray, tmp_path: Path
+) -> None:
+    async with talking(real, transport, microphone(tmp_path, [(1.0, question)], 20.0)) as p:
+        first = p.locator(".utterance.user").first
+        await until(p, "/dog|cat/i.test(document.querySelector('.utterance.user')?.textContent)", PATIENCE_MS / 1000)
+        assert "You" in await first.inner_text()
+        await until(p, f"{LOUD} > 40", PATIENCE_MS / 1000)
+        await say(p, question)
+        await p.locator(".utterance.agent s").first.wait_for()
+        assert await p.locator(".utterance.user").count() == 2
+        retrieved = (await logged(p, "conversation.item.retrieved"))[0]["item"]
+        row = p.locator(f".utterance[data-item='{retrieved['id']}']")
+        kept = await row.evaluate("row => [...row.lastChild.childNodes].find(n => !n.className)?.textContent ?? ''")
+        heard = retrieved["content"][0]["transcript"]
+        cut = await row.locator("s").inner_text()
+        assert kept == heard and cut
+        # The sound of the first answer is about as long as the server says was heard of it.
+        truncated = (await logged(p, "conversation.item.truncated"))[0]["audio_end_ms"]
+        spans = list(loud_spans(await p.evaluate("window.heard"), gap_ms=900))
+        assert spans and spans[0][1] - spans[0][0] < truncated + 1_500
+        assert await open_sessions(real) == 1
+    for _ in range(100):
+        if not await open_sessions(real):
+            break
+        await asyncio.sleep(0.1)
+    assert not await open_sessions(real)
