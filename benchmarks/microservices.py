@@ -36,16 +36,18 @@ import soundfile
 import soxr
 
 from antiphon.pipelines.client import Client
-from antiphon.pipelines.local.prompts import SPOKEN
+from antiphon.pipelines.local.prompts import SPOKEN_HINT
 from antiphon.pipelines.placement import PipelineSpec
 from antiphon.pipelines.process_runtime import ProcessRuntime
-from antiphon.pipelines.requests import PCM_F32_16K, AudioPart, GenerateRequest, Message, Sampling
+from antiphon.pipelines.requests import PCM_F32_16K, AudioPart, GenerateRequest, Message, Sampling, TextPart
 from benchmarks.machine import machine, table
 
 SHARED = Path(os.environ.get("ANTIPHON_SHARED", "../shared"))
 NOBODY = "openai:http://127.0.0.1:9/v1#nobody"
 ROLES = ("transcriber", "thinker", "talker")
 MAX_TOKENS = 40
+INSTRUCTIONS = "You are a helpful assistant. Answer in two or three sentences."
+"""With the hint that the graph adds to the prompt of whoever is answered aloud, word for word the same for both."""
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -96,7 +98,10 @@ class Graph:
             id=f"r{self.count}",
             task="chat",
             terminals=("text", "audio", "transcript"),
-            messages=(Message("user", (AudioPart(pcm.tobytes(), PCM_F32_16K),)),),
+            messages=(
+                Message("system", (TextPart(INSTRUCTIONS),)),
+                Message("user", (AudioPart(pcm.tobytes(), PCM_F32_16K),)),
+            ),
             sampling=Sampling(max_tokens=MAX_TOKENS, temperature=0.0),
         )
         generation = self.client.generate(request)
@@ -171,7 +176,7 @@ class Services:
     async def _think(self, heard: str, sentences: asyncio.Queue[str | None]) -> str:
         body = {
             "model": "thinker",
-            "messages": [{"role": "system", "content": SPOKEN}, {"role": "user", "content": heard}],
+            "messages": [{"role": "system", "content": f"{INSTRUCTIONS}\n{SPOKEN_HINT}"}, {"role": "user", "content": heard}],
             "stream": True,
             "temperature": 0.0,
             "max_tokens": MAX_TOKENS,
