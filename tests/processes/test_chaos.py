@@ -95,12 +95,15 @@ class Rig:
 
     async def _kill(self, kill: Killed) -> None:
         await asyncio.sleep(kill.at_ms / 1000)
-        place = self.client.health()["processes"][kill.process].get("place")
-        if place is not None:
-            try:
-                os.kill(int(place.split()[1]), kill.sign)
-            except ProcessLookupError:
-                pass  # it was dead already
+        process = self.client.health()["processes"][kill.process]
+        if "place" not in process:
+            return
+        try:
+            os.kill(int(process["place"].split()[1]), kill.sign)
+        except ProcessLookupError:
+            return  # it was dead already
+        while self.client.health()["processes"][kill.process]["restarts"] == process["restarts"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # a death takes a moment, and belongs to this example
 
     async def _ask(self, one: Asked, dead: set[str]) -> None:
         await asyncio.sleep(one.at_ms / 1000)
