@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from antiphon.cli import demo, doctor, models, offline, serve
+from antiphon.cli import demo, doctor, models, offline, serve, talk
 from antiphon.cli.console import fail
 from antiphon.codecs.errors import CodecError
 from antiphon.pipelines.errors import ConfigError, PipelineError
@@ -26,6 +26,7 @@ app.command("say")(offline.say)
 app.command("transcribe")(offline.transcribe)
 app.command("chat")(offline.chat)
 app.command("demo")(demo.demo)
+app.command("talk")(talk.talk)
 app.command("doctor")(doctor.doctor)
 app.add_typer(models.app, name="models")
 
