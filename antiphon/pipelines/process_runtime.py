@@ -165,7 +165,7 @@ class ProcessRuntime:
                     self._lanes.put(lane, message)
             elif isinstance(message, Forget):
                 self._homes.forget(process, message.conversation)
-                for member in self._crew.of(process):
+                for member in self._crew.ready(process):
                     self._send(member.name, Mail(tuple(some), message))
             else:
                 handle = self.coordinator.live.get(message.key)
@@ -215,7 +215,7 @@ class ProcessRuntime:
                 self._send(handle.places[process], begin)
 
     def _place(self, process: str, handle: Handle) -> str:
-        load = {m.name: 0 for m in self._crew.of(process) if m.state == "ready"}
+        load = {m.name: 0 for m in self._crew.ready(process)}
         if len(load) > 1:
             for other in self.coordinator.live.values():
                 if other is not handle and other.places.get(process) in load:
@@ -327,7 +327,7 @@ class ProcessRuntime:
 
     def member_leaving(self, member: Member) -> None:
         """From now on it is given nothing: what only it could serve is refused by name."""
-        if not any(m.state == "ready" for m in self._crew.of(member.process)):
+        if not self._crew.ready(member.process):
             for stage in member.stages:
                 self.coordinator.unavailable[stage] = "its process ended and is being started again"
 

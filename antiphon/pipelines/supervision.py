@@ -108,8 +108,9 @@ class Crew:
     def add(self, member: Member) -> None:
         self.members[member.name] = member
 
-    def of(self, process: str) -> list[Member]:
-        return [m for m in self.members.values() if m.process == process]
+    def ready(self, process: str) -> list[Member]:
+        """Those of a group that can serve."""
+        return [m for m in self.members.values() if m.process == process and m.state == "ready"]
 
     async def start(self) -> None:
         """In parallel. Raises PipelineError by name; the caller rolls back by ``stop``."""

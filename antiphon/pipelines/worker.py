@@ -190,8 +190,8 @@ class Worker:
         return self._lane_of[stage]
 
     def _local(self, lane: str) -> LaneThread:
-        if lane not in self._lanes:
-            raise WireError(f"mail for lane {lane!r} came to process {self.spec.name!r}: refused")
+        if lane not in self._ready:
+            raise WireError(f"mail for lane {lane!r} came to process {self.spec.name!r}, which has none or not yet: refused")
         return self._lanes[lane]
 
     def _begin(self, message: Begin) -> None:
