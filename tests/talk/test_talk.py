@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_the_command_and_its_faults(tmp_path: Path) -> None:
 class StandInStream:
     """PortAudio's place: the test turns the crank."""
 
-    made: list[StandInStream] = []
+    made: ClassVar[list[StandInStream]] = []
 
     def __init__(self, *, callback: Callable[..., None], **_: Any) -> None:
         self.callback = callback
