@@ -30,7 +30,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     preset: str = ""
     """Where the stages of a checkpoint run; empty: on the CPU."""
     thinker: str = "local"
-    """"local", "gguf:PATH", "hf:REPO/FILE", or "openai:URL#MODEL"."""
+    """"local", "weight:NAME", "gguf:PATH", "hf:REPO/FILE", or "openai:URL#MODEL"."""
     transcriber: str = "local"
     """"local" or "openai:URL#MODEL"."""
     talker: str = "local"

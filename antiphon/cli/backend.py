@@ -12,6 +12,7 @@ from antiphon.cli.console import downloads
 from antiphon.pipelines import weights
 from antiphon.pipelines.client import Client
 from antiphon.pipelines.errors import ConfigError
+from antiphon.pipelines.local import thinker_model
 from antiphon.pipelines.placement import PipelineSpec
 from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.pipelines.runtime import LocalRuntime
@@ -41,6 +42,8 @@ def needed_weights(settings: ServerSettings, *, ears: bool = True) -> list[str]:
         from antiphon.pipelines.local.pipeline import DEFAULT_WEIGHTS
 
         roles = {"transcriber": settings.transcriber, "thinker": settings.thinker, "talker": settings.talker}
+        if settings.thinker.startswith("weight:"):
+            names.append(settings.thinker.removeprefix("weight:"))
         for role, chosen in roles.items():
             if chosen in ("", "local") and not (settings.text_only and role == "talker"):
                 names.append(DEFAULT_WEIGHTS[role])
@@ -56,6 +59,8 @@ def fetch(names: list[str]) -> None:
     with downloads() as progress:
         for name in names:
             weights.ensure(name, progress)
+            if name == thinker_model.DEFAULT:
+                thinker_model.ensure(name, progress)  # requantised once, here rather than at the first start
 
 
 def pipeline_of(settings: ServerSettings) -> str:

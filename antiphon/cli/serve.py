@@ -33,7 +33,9 @@ def serve(
     pipeline: Annotated[str | None, Flag(help='"local" or "qwen3_omni".')] = None,
     model: Annotated[str | None, Flag(help="A checkpoint folder, for pipelines that take one.")] = None,
     preset: Annotated[str | None, Flag(help="Where the stages of a checkpoint run.")] = None,
-    thinker: Annotated[str | None, Flag(help='"local", "gguf:PATH", "hf:REPO/FILE" or "openai:URL#MODEL".')] = None,
+    thinker: Annotated[
+        str | None, Flag(help='"local", "weight:NAME", "gguf:PATH", "hf:REPO/FILE" or "openai:URL#MODEL".')
+    ] = None,
     transcriber: Annotated[str | None, Flag(help='"local" or "openai:URL#MODEL".')] = None,
     talker: Annotated[str | None, Flag(help='"local" or "openai:URL#MODEL".')] = None,
     text_only: Annotated[bool | None, Flag("--text-only", help="Never load the voice.")] = None,
@@ -161,7 +163,7 @@ def door_settings(settings: ServerSettings) -> Settings:
 
 def features(settings: ServerSettings) -> Features:
     """What a session may do. A remote thinker may cost money: unasked, nothing is wanted of it before the turn is over."""
-    local = settings.thinker.startswith(("local", "gguf:", "hf:")) or not settings.thinker
+    local = settings.thinker.startswith(("local", "weight:", "gguf:", "hf:")) or not settings.thinker
     return Features(
         early=settings.early_responses == "on" or (settings.early_responses == "auto" and local),
         eager_transcript=settings.early_transcripts,

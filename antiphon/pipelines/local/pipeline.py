@@ -24,6 +24,8 @@ from antiphon.pipelines.stage import CLIENT, Request
 HERE = "antiphon.pipelines.local"
 TOKEN_CREDITS = 4096
 """A whole answer: the Thinker never waits for the voice."""
+MINDS = 32
+"""Answers thought at once; more wait their turn."""
 PATIENCE_MS = 2500.0
 """A stalled stream is cut where it stands only after this. Clauses are cut by the text alone long before; a shorter patience
 would cut an answer into single words on a busy machine, and speak it differently than on an idle one."""
@@ -46,7 +48,7 @@ class Remote:
 
 
 def parse_role(role: str, value: str) -> Remote | str | None:
-    """None for "local"; a Remote; or "gguf:..."/"hf:..." as it is (the thinker only). Raises ConfigError naming the flag."""
+    """None for "local"; a Remote; or "weight:...", "gguf:...", "hf:..." as it is (the thinker only). Raises ConfigError naming the flag."""
     if value in ("", "local"):
         return None
     if value.startswith("openai:"):
@@ -54,9 +56,9 @@ def parse_role(role: str, value: str) -> Remote | str | None:
         if not url.startswith(("http://", "https://")) or not model:
             raise ConfigError(f"--{role} {value!r}: write openai:http://HOST:PORT/v1#MODEL")
         return Remote(url, model)
-    if role == "thinker" and value.startswith(("gguf:", "hf:")):
+    if role == "thinker" and value.startswith(("gguf:", "hf:", "weight:")):
         return value
-    known = '"local", "openai:URL#MODEL"' + (', "gguf:PATH" or "hf:REPO/FILE"' if role == "thinker" else "")
+    known = '"local", "openai:URL#MODEL"' + (', "weight:NAME", "gguf:PATH" or "hf:REPO/FILE"' if role == "thinker" else "")
     raise ConfigError(f"--{role} {value!r} is not known; it can be {known}")
 
 
@@ -146,7 +148,7 @@ def _model_name(role: str, spec: Remote | str | None) -> str:
     if isinstance(spec, Remote):
         return spec.model
     if spec is not None:
-        return spec.rsplit("/", 1)[-1]
+        return spec.removeprefix("weight:").rsplit("/", 1)[-1]
     return {"transcriber": "whisper-base", "thinker": DEFAULT_THINKER, "talker": "hibari-heart"}[role]
 
 

@@ -11,7 +11,7 @@ from antiphon.pipelines.local.thinker import Thinker
 
 
 def model_file(spec: str) -> Path:
-    """"" is the default model, "gguf:PATH" a file, "hf:REPO/FILE" one that is fetched. Raises WeightError."""
+    """ "" is the default model, "weight:NAME" a named one, "gguf:PATH" a file, "hf:REPO/FILE" one that is fetched. Raises WeightError."""
     if spec.startswith("gguf:"):
         path = Path(spec.removeprefix("gguf:")).expanduser()
         if not path.is_file():
@@ -19,6 +19,8 @@ def model_file(spec: str) -> Path:
         return path
     if spec.startswith("hf:"):
         return weights.ensure_hub(spec.removeprefix("hf:"))
+    if spec.startswith("weight:"):
+        return thinker_model.installed(spec.removeprefix("weight:"))
     return thinker_model.installed()
 
 
