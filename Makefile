@@ -45,6 +45,10 @@ mutate: $(STAMP)
 clients: $(STAMP)
 	$(BIN)/python -m tests.clients.run
 
+# Needs Debian's chromium; pictures go to .cache/screenshots.
+screenshots: $(STAMP)
+	$(BIN)/python -m tests.web.screenshots
+
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m slow --timeout 3600
 
