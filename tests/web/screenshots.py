@@ -43,7 +43,8 @@ async def looking(port: int, size: Any, scheme: Any, **settings: str) -> AsyncIt
 
 async def talk(port: int, question: np.ndarray, name: str, size: Any, scheme: Any, transport: str) -> None:
     """Start, listening, talking, interrupted."""
-    async with looking(port, size, scheme, transport=transport) as p:
+    said = "Answer in three sentences."
+    async with looking(port, size, scheme, transport=transport, instructions=said) as p:
         await shoot(p, f"{name}-start")
         await live(p)
         await p.evaluate("document.activeElement.blur()")
@@ -55,7 +56,7 @@ async def talk(port: int, question: np.ndarray, name: str, size: Any, scheme: An
         await say(p, question)
         await p.locator(".utterance.agent s").first.wait_for()
         count = await p.evaluate(LOUD)
-        await until(p, f"{LOUD} > {count + 100}", 120)
+        await until(p, f"{LOUD} > {count + 40}", 120)
         await shoot(p, f"{name}-interrupted")
 
 
