@@ -15,12 +15,13 @@ from starlette.applications import Starlette
 
 from antiphon.cli import backend
 from antiphon.cli.console import fail
-from antiphon.pipelines.errors import PipelineError
+from antiphon.pipelines.errors import ConfigError, PipelineError
 from antiphon.realtime import sockets
 from antiphon.realtime.app import create_app
 from antiphon.realtime.limits import Limits
 from antiphon.realtime.settings import Settings
 from antiphon.realtime.tracing import JsonFormatter
+from antiphon.realtime.webrtc.addresses import ice_server, port_range
 from antiphon.session.features import Features
 from antiphon.settings import ServerSettings, as_toml, load
 
@@ -143,7 +144,13 @@ def listen(settings: ServerSettings) -> socket.socket:
 
 
 def door_settings(settings: ServerSettings) -> Settings:
-    """What the doors get of the server's settings."""
+    """What the doors get of the server's settings. Raises ConfigError naming a wrong one."""
+    try:
+        port_range(settings.udp_ports)
+        for url in settings.ice_servers:
+            ice_server(url)
+    except ValueError as error:
+        raise ConfigError(f"settings: {error}") from None
     return Settings(
         api_keys=settings.api_keys,
         cors_origins=settings.cors_origins,

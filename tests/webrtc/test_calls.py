@@ -294,6 +294,20 @@ async def test_ports_and_a_public_address() -> None:
         await settled(running)
 
 
+async def test_a_server_that_ends_tells_its_callers() -> None:
+    async with serving() as running, calling(running) as caller:
+        async with connect(f"{running.ws}?call_id={caller.id}") as side:
+            await side.recv()
+            await running.doors.drain()
+            await settled(running)
+            with pytest.raises(ConnectionClosed):
+                while True:
+                    await side.recv()
+        refused = await running.http.post("/v1/realtime/calls", content="v=0", headers={"Content-Type": "application/sdp"})
+        assert refused.status_code in (400, 503)
+        assert 'ending="closed_1001",transport="webrtc"' in (await running.http.get("/metrics")).text
+
+
 async def calls_made(running: Running, count: int) -> None:
     for _ in range(count):
         async with calling(running) as caller:

@@ -10,6 +10,7 @@ import pytest
 
 from antiphon.realtime.settings import Settings
 from antiphon.realtime.webrtc import candidates, offer
+from antiphon.realtime.webrtc.addresses import port_range
 from antiphon.realtime.webrtc.channel import fitting
 from tests.webrtc.calling import Caller, serving
 
@@ -108,9 +109,21 @@ def test_hidden_browser_addresses_are_not_waited_for() -> None:
 
 @pytest.mark.parametrize("text", ["1", "a-b", "0-5", "9-8", "1-70000", "-"])
 def test_port_ranges(text: str) -> None:
-    assert candidates.port_range("") is None and candidates.port_range("40000-40010") == (40000, 40010)
+    assert port_range("") is None and port_range("40000-40010") == (40000, 40010)
     with pytest.raises(ValueError, match="FIRST-LAST"):
-        candidates.port_range(text)
+        port_range(text)
+
+
+def test_wrong_settings_are_refused_at_the_start() -> None:
+    from antiphon.cli.serve import door_settings
+    from antiphon.pipelines.errors import ConfigError
+    from antiphon.settings import ServerSettings
+
+    assert door_settings(ServerSettings(udp_ports="5000-5010", ice_servers=("stun:a:1",))).udp_ports == "5000-5010"
+    for wrong in ({"udp_ports": "many"}, {"ice_servers": ("turn:user:secret@",)}):
+        with pytest.raises(ConfigError) as refused:
+            door_settings(ServerSettings(**wrong))  # type: ignore[arg-type]
+        assert "secret" not in str(refused.value).split("write")[0]
 
 
 def test_ice_servers() -> None:

@@ -12,29 +12,15 @@ from aioice import ice
 from aioice.candidate import Candidate, candidate_foundation, candidate_priority
 from aiortc import RTCIceServer
 
-_SERVER = re.compile(r"(?P<kind>stuns?|turns?):(?:(?P<user>[^:@/?]+):(?P<secret>[^@]*)@)?(?P<rest>.+)")
+from antiphon.realtime.webrtc.addresses import ice_server
+
 _HOST_LINE = re.compile(r"^a=candidate:(\S+) (\d) udp (\d+) (\d+\.\d+\.\d+\.\d+) (\d+) typ host.*$", re.MULTILINE)
 
 
-def ice_servers(urls: tuple[str, ...]) -> list[RTCIceServer]:
-    """``stun:HOST:PORT`` and ``turn:USER:SECRET@HOST:PORT[?transport=tcp]``. Raises ``ValueError`` naming the wrong one."""
-    servers = []
-    for url in urls:
-        found = _SERVER.fullmatch(url)
-        if found is None:
-            raise ValueError(f"{url.split('@')[-1]!r} is no ICE server; write stun:HOST:PORT or turn:USER:SECRET@HOST:PORT")
-        servers.append(RTCIceServer(f"{found['kind']}:{found['rest']}", username=found["user"], credential=found["secret"]))
-    return servers
-
-
-def port_range(text: str) -> tuple[int, int] | None:
-    """ "FIRST-LAST", or None for any. Raises ``ValueError``."""
-    if not text:
-        return None
-    found = re.fullmatch(r"(\d+)-(\d+)", text.replace(" ", ""))
-    if found is None or not 1 <= int(found[1]) <= int(found[2]) <= 65535:
-        raise ValueError(f"{text!r} is no range of ports; write FIRST-LAST, for example 40000-40100")
-    return int(found[1]), int(found[2])
+def ice_servers(settings: tuple[str, ...]) -> list[RTCIceServer]:
+    """What aiortc calls them. Raises ``ValueError`` naming the wrong one."""
+    found = map(ice_server, settings)
+    return [RTCIceServer(server.url, username=server.user, credential=server.secret) for server in found]
 
 
 def confine(connection: Any, ports: tuple[int, int]) -> None:

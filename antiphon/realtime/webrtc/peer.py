@@ -13,6 +13,7 @@ from aiortc.exceptions import InvalidStateError
 from antiphon.realtime.errors import RealtimeError, Unavailable
 from antiphon.realtime.settings import Settings
 from antiphon.realtime.webrtc import candidates
+from antiphon.realtime.webrtc.addresses import port_range
 from antiphon.realtime.webrtc.arrivals import Arrivals
 from antiphon.realtime.webrtc.offer import unparsed
 from antiphon.realtime.webrtc.track import Track
@@ -56,7 +57,7 @@ class Peer:
         except Exception as error:  # noqa: BLE001 - boundary: a parser of foreign text raises whatever it likes
             raise unparsed(error) from None
         self._listen(transceiver.receiver)
-        if (ports := candidates.port_range(self._settings.udp_ports)) is not None:
+        if (ports := port_range(self._settings.udp_ports)) is not None:
             candidates.confine(transceiver.receiver.transport.transport.iceGatherer._connection, ports)
         try:
             await pc.setLocalDescription(await pc.createAnswer())
