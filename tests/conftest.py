@@ -57,7 +57,7 @@ def _watched(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[No
         before = running_tasks()
         await test(*args, **kwargs)
         deadline = time.monotonic() + GRACE_S
-        while (left := running_tasks() - before) and time.monotonic() < deadline:
+        while (left := running_tasks() - before) and time.monotonic() < deadline:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.02)
         assert not left, f"tasks left behind: {left}"
 

@@ -42,15 +42,15 @@ def validate(config: PipelineConfig) -> Mapping[str, int]:
     return order
 
 
-def refuse_unexecuted(config: PipelineConfig, *, processes: bool = False, devices: bool = False) -> None:
+def refuse_unexecuted(config: PipelineConfig, *, processes: bool = False) -> None:
     """Refuse declared fields that the runtime at hand does not execute: silence would be a lie."""
     for stage in config.stages.values():
         if stage.tp_size > 1:
             raise ConfigError(f"{stage.name}.tp_size={stage.tp_size}: tensor parallelism is not executed by this runtime")
         if stage.process != "main" and not processes:
             raise ConfigError(f"{stage.name}.process={stage.process!r}: this runtime runs one process")
-        if stage.gpu and not devices:
-            raise ConfigError(f"{stage.name}.gpu={stage.gpu}: this runtime places no devices")
+        if stage.gpu and stage.factory_args.get("device") != f"cuda:{stage.gpu[0]}":
+            raise ConfigError(f"{stage.name}.gpu={stage.gpu}: only a stage that is given that device places itself there")
         if stage.relay not in ("", "reference") and not processes:
             raise ConfigError(f"{stage.name}.relay={stage.relay!r}: this runtime moves data by reference only")
 

@@ -97,9 +97,7 @@ class Keys:
         now = self._clock()
         self._ephemeral = {d: (until, c) for d, (until, c) in self._ephemeral.items() if until > now}
         if len(self._ephemeral) >= MAX_EPHEMERAL:
-            raise TooMany(
-                "Too many ephemeral keys are alive; try again later.", code="rate_limit_exceeded", retry_after_s=60.0
-            )
+            raise TooMany("Too many ephemeral keys are alive; try again later.", code="rate_limit_exceeded", retry_after_s=60.0)
         value = EPHEMERAL_PREFIX + secrets.token_urlsafe(32)
         until = int(now) + seconds
         self._ephemeral[_digest(value)] = (until, Caller(owner.id, ephemeral=True, session=session))
@@ -113,9 +111,7 @@ class Origins:
         self._allowed = frozenset(origin.rstrip("/").lower() for origin in allowed)
 
     def allows(self, origin: str | None) -> bool:
-        return (
-            not self._allowed or origin is None or "*" in self._allowed or origin.rstrip("/").lower() in self._allowed
-        )
+        return not self._allowed or origin is None or "*" in self._allowed or origin.rstrip("/").lower() in self._allowed
 
 
 def _digest(key: str) -> bytes:

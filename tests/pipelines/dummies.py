@@ -77,7 +77,14 @@ class Dummy(Stage[DummyTask]):
     one out, then a tail of its own), cut (as xd, but it ends after ``n`` steps whatever still comes)."""
 
     def __init__(
-        self, name: str, kind: str = "shot", take: int = 1, span_ms: float = 0.0, delay_s: float = 0.0, fanout: int = 1, max_open: int = 8
+        self,
+        name: str,
+        kind: str = "shot",
+        take: int = 1,
+        span_ms: float = 0.0,
+        delay_s: float = 0.0,
+        fanout: int = 1,
+        max_open: int = 8,
     ) -> None:
         self.name = name
         self.kind = kind

@@ -32,7 +32,10 @@ def pair(**second: Any) -> list[StageConfig]:
         ([stage("a")], "a leads nowhere"),
         ([stage("a", terminal="out"), stage("b", terminal="x")], r"unreachable from 'a': \['b'\]"),
         ([stage("a", next=("b",)), stage("b", next=("a",))], r"cycle among \['a', 'b'\]"),
-        ([stage("a", next=("b", "c")), stage("b", terminal="t"), stage("c", terminal="t")], "terminal 't' is made by both b and c"),
+        (
+            [stage("a", next=("b", "c")), stage("b", terminal="t"), stage("c", terminal="t")],
+            "terminal 't' is made by both b and c",
+        ),
         (pair(start_on={"a": 5}), r"b\.start_on: 5 chunks of 'a' can never be under way"),
         (pair(start_on={"b": 1}), r"b\.start_on: 'b' never streams to it"),
         ([stage("a", next=("b",), stream_to=("b",)), stage("b", terminal="t")], "is in next and in stream_to"),

@@ -97,7 +97,12 @@ class Broken(Stage[Any]):
 
 def two(second: StageConfig, *, step_s: float = 0.0, credits: int = 8, lane: str = "first") -> Client:
     first = StageConfig(
-        name="count", factory=f"{HERE}:Counter", factory_args={"step_s": step_s}, lane=lane, stream_to=("double",), credits=credits
+        name="count",
+        factory=f"{HERE}:Counter",
+        factory_args={"step_s": step_s},
+        lane=lane,
+        stream_to=("double",),
+        credits=credits,
     )
     return Client(LocalRuntime(PipelineConfig("two", "count", [first, second]), max_requests=32))
 

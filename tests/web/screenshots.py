@@ -43,7 +43,7 @@ async def looking(port: int, size: Any, scheme: Any, **settings: str) -> AsyncIt
 
 async def talk(port: int, question: np.ndarray, name: str, size: Any, scheme: Any, transport: str) -> None:
     """Start, listening, talking, interrupted."""
-    said = "Answer in three sentences."
+    said = "Answer at length, in five long sentences."
     async with looking(port, size, scheme, transport=transport, instructions=said) as p:
         await shoot(p, f"{name}-start")
         await live(p)
@@ -51,12 +51,12 @@ async def talk(port: int, question: np.ndarray, name: str, size: Any, scheme: An
         await say(p, question)
         await p.wait_for_timeout(900)
         await shoot(p, f"{name}-listening")
-        await until(p, f"{LOUD} > 120", 120)
+        await until(p, f"{LOUD} > 60", 120)
         await shoot(p, f"{name}-talking")
         await say(p, question)
         await p.locator(".utterance.agent s").first.wait_for()
         count = await p.evaluate(LOUD)
-        await until(p, f"{LOUD} > {count + 40}", 120)
+        await until(p, f"{LOUD} > {count + 25}", 120)
         await shoot(p, f"{name}-interrupted")
 
 

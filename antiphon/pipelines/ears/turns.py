@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from antiphon.pipelines import weights
 from antiphon.pipelines.ears import smart_turn
+from antiphon.pipelines.log_mel import RATE
 
 Done = Callable[[float | None], None]
 BATCH: Final = 4
@@ -35,7 +36,7 @@ class TurnScorer:
         self._thread: threading.Thread | None = None
         if enabled:
             self._net = smart_turn.SmartTurn(folder or weights.path(smart_turn.WEIGHT))
-            self._net.score([np.zeros(smart_turn.RATE, np.float32)])
+            self._net.score([np.zeros(RATE, np.float32)])
             self._thread = threading.Thread(target=self._work, name="turns", daemon=True)
             self._thread.start()
 
@@ -43,7 +44,7 @@ class TurnScorer:
         """P(complete) of a float32 16 kHz utterance, or None when too many wait or the network failed."""
         with self._lock:
             if self._thread is not None and not self._over and len(self._asked) < WAITING:
-                self._asked.append((np.array(utterance[-smart_turn.SECONDS * smart_turn.RATE :], np.float32), done))
+                self._asked.append((np.array(utterance[-smart_turn.SECONDS * RATE :], np.float32), done))
                 self._lock.notify()
                 return
             self._counts["turns_refused"] += 1

@@ -48,7 +48,7 @@ class Remote:
 
 
 def parse_role(role: str, value: str) -> Remote | str | None:
-    """None for "local"; a Remote; or "weight:...", "gguf:...", "hf:..." as it is (the thinker only). Raises ConfigError naming the flag."""
+    """None for "local", a Remote, or a spec of a local model as it is (thinker only). Raises ConfigError naming the flag."""
     if value in ("", "local"):
         return None
     if value.startswith("openai:"):

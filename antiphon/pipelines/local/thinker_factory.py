@@ -11,7 +11,7 @@ from antiphon.pipelines.local.thinker import Thinker
 
 
 def model_file(spec: str) -> Path:
-    """ "" is the default model, "weight:NAME" a named one, "gguf:PATH" a file, "hf:REPO/FILE" one that is fetched. Raises WeightError."""
+    """The file for "" (the default), "weight:NAME", "gguf:PATH" or "hf:REPO/FILE" (fetched). Raises WeightError."""
     if spec.startswith("gguf:"):
         path = Path(spec.removeprefix("gguf:")).expanduser()
         if not path.is_file():

