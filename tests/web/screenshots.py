@@ -28,6 +28,7 @@ LOUD = "window.heard.filter(([, level]) => level > 0.02).length"
 
 async def shoot(p: Any, name: str) -> None:
     await p.evaluate("document.getElementById('settings-card').open = false")
+    await p.evaluate("scrollTo(0, 0)")
     await p.wait_for_timeout(300)
     await p.screenshot(path=OUT / f"{name}.png")
     print(OUT / f"{name}.png", flush=True)

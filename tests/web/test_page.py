@@ -205,7 +205,11 @@ async def test_nothing_is_kept_without_consent(stub: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "title"),
-    [("NotAllowedError", "not allowed"), ("NotFoundError", "No microphone"), ("NotReadableError", "in use")],
+    [
+        ("NotAllowedError", "not allowed"),
+        pytest.param("NotFoundError", "No microphone", marks=pytest.mark.slow),
+        pytest.param("NotReadableError", "in use", marks=pytest.mark.slow),
+    ],
 )
 async def test_no_microphone_is_said_plainly_and_writing_goes_on(stub: int, name: str, title: str) -> None:
     refuse = f"navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('no', '{name}'));"
@@ -244,6 +248,7 @@ async def test_udp_that_is_blocked_falls_back_to_a_websocket(stub: int) -> None:
         await p.locator(".utterance.agent").wait_for()
 
 
+@pytest.mark.slow
 async def test_a_full_server_and_a_warming_one() -> None:
     with serving.server([*STUB, "0", "12", "1"]) as port:
         async with page() as p:
@@ -259,6 +264,7 @@ async def test_a_full_server_and_a_warming_one() -> None:
                     await other.locator("body[data-state=idle]").wait_for()
 
 
+@pytest.mark.slow
 async def test_a_lost_connection_comes_back_with_what_was_said() -> None:
     async with page() as p:
         with serving.server([*STUB, "0"]) as port:
