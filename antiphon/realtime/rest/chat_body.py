@@ -99,6 +99,9 @@ class ChatBody(msgspec.Struct):
     logprobs: bool | None = None
     response_format: dict[str, Any] | None = None
     stage_params: dict[str, dict[str, Any]] | None = None
+    images: list[str] | None = None
+    audios: list[str] | None = None
+    videos: list[str] | None = None
     request_id: str | None = None
     functions: Any = None
     function_call: Any = None
@@ -125,7 +128,7 @@ def read(body: ChatBody, info: PipelineInfo, request_id: str, answers: AudioAnsw
         id=request_id,
         task="chat",
         terminals=("text", "audio") if audio else ("text",),
-        messages=_messages(body.messages, info, answers, caller),
+        messages=with_media(_messages(body.messages, info, answers, caller), body, info),
         listener="confirmed" if stream else "none",
         sampling=_sampling(body),
         tools=tools,
@@ -201,6 +204,26 @@ def _messages(given: list[Any], info: PipelineInfo, answers: AudioAnswers, calle
         role: Any = message.role
         messages.append(Message(role=role, parts=parts, calls=calls, call_id=message.tool_call_id or ""))
     return tuple(messages)
+
+
+def with_media(messages: tuple[Message, ...], body: ChatBody, info: PipelineInfo) -> tuple[Message, ...]:
+    """Top-level ``images``, ``audios``, ``videos`` stand before what the last user message says."""
+    given = [
+        media_parts.top_level(info, kind, item, f"{name}[{n}]")
+        for kind, name, items in (
+            ("image_url", "images", body.images),
+            ("input_audio", "audios", body.audios),
+            ("video_url", "videos", body.videos),
+        )
+        for n, item in enumerate(items or ())
+    ]
+    if not given:
+        return messages
+    last = max((n for n, message in enumerate(messages) if message.role == "user"), default=None)
+    if last is None:
+        raise invalid("messages", "media need a user message to stand in")
+    user = msgspec.structs.replace(messages[last], parts=(*given, *messages[last].parts))
+    return (*messages[:last], user, *messages[last + 1 :])
 
 
 def _parts(message: MessageBody, path: str, info: PipelineInfo) -> tuple[Part, ...]:

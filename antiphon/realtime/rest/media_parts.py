@@ -36,9 +36,20 @@ def part(info: PipelineInfo, given: Any, path: str) -> Part:
     if kind == "input_audio":
         return _audio(given.get("input_audio"), f"{path}.input_audio")
     if kind == "video_url":
-        data = _bytes(_url(given.get("video_url"), f"{path}.video_url"), f"{path}.video_url.url")
+        url = _url(given.get("video_url"), f"{path}.video_url")
+        if not url.startswith(DATA_URI):
+            return VideoPart(url=url)
+        data = _bytes(url, f"{path}.video_url.url")
         return VideoPart(data=data, key=content_key(data))
     return _image(given.get("image_url"), f"{path}.image_url")
+
+
+def top_level(info: PipelineInfo, kind: str, given: str, path: str) -> Part:
+    """An item of a request's own ``images``, ``audios`` or ``videos``: a data URI, bare base64, or (no audio) an address."""
+    if kind == "input_audio":
+        return part(info, {"type": kind, "input_audio": {"data": given}}, path)
+    url = given if given.startswith((DATA_URI, "https://", "http://")) else f"{DATA_URI};base64,{given}"
+    return part(info, {"type": kind, kind: url}, path)
 
 
 def content_key(data: bytes) -> str:
@@ -62,17 +73,20 @@ def _audio(given: Any, path: str) -> AudioPart:
 
 def _image(given: Any, path: str) -> ImagePart:
     detail = given.get("detail") if isinstance(given, dict) else None
-    data = _bytes(_url(given, path), f"{path}.url")
-    return ImagePart(data=data, detail=detail if isinstance(detail, str) else "auto", key=content_key(data))
+    url, wanted = _url(given, path), detail if isinstance(detail, str) else "auto"
+    if not url.startswith(DATA_URI):
+        return ImagePart(url=url, detail=wanted)
+    data = _bytes(url, f"{path}.url")
+    return ImagePart(data=data, detail=wanted, key=content_key(data))
 
 
 def _url(given: Any, path: str) -> str:
-    """A data URI, as a string or as ``{url}``. Addresses are refused: a server that fetches them can be sent anywhere."""
+    """A data URI or an http(s) address, as a string or as ``{url}``. The pipeline fetches addresses, under its own policy."""
     url = given if isinstance(given, str) else _string(given, "url", path) if isinstance(given, dict) else None
     if url is None:
         raise missing(f"{path}.url")
-    if not url.startswith(DATA_URI):
-        raise invalid(f"{path}.url", "only data URIs are supported; this server fetches nothing from the network")
+    if not url.startswith((DATA_URI, "https://", "http://")):
+        raise invalid(f"{path}.url", "expected a data URI, or an http(s) address")
     return url
 
 
