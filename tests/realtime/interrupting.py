@@ -15,6 +15,7 @@ from websockets.asyncio.client import connect
 
 from tests.realtime.conversing import Talk, audio_of
 
+AT_LENGTH = "Answer at great length: at least twelve long sentences, always. Never be brief."
 QUESTIONS = (
     "Tell me a long story about a lighthouse keeper.",
     "Explain in detail how bread is made.",
@@ -78,15 +79,16 @@ async def _ended(talk: Talk, response_id: str) -> None:
 
 
 async def interrupt(url: str, speech: NDArray[np.float32], count: int, seed: int = 1) -> list[Interruption]:
-    """``count`` interruptions in one session: one in five before the first audio, the others up to 4 s behind it."""
+    """``count`` interruptions in one session: two in five before the first audio, the others up to 1 s behind it."""
     rng = random.Random(seed)
     found = []
     async with connect(url + "?model=any", max_size=None, compression=None) as socket:
         talk = Talk(socket)
-        await talk.say_hello(audio={"input": {"turn_detection": {"type": "server_vad", "silence_duration_ms": 300}}})
+        detection = {"type": "server_vad", "silence_duration_ms": 300}
+        await talk.say_hello(audio={"input": {"turn_detection": detection}}, instructions=AT_LENGTH)
         for n in range(count):
-            sounding = n % 5 != 0
-            wait = rng.uniform(0.0, 4.0 if sounding else 0.2)
+            sounding = n % 5 > 1
+            wait = rng.uniform(0.0, 1.0 if sounding else 0.2)
             found.append(await interrupt_once(talk, speech, wait, rng.choice(QUESTIONS), sounding=sounding))
         await socket.close()
         talk._task.cancel()
