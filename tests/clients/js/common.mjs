@@ -21,7 +21,7 @@ export function recording(name) {
 }
 
 /** Send PCM in pieces of 40 ms, four times as fast as it would be spoken, and silence behind it. */
-export async function speak(pcm, append, silenceMs = 900) {
+export async function speak(pcm, append, silenceMs = 3000) {
   const all = Buffer.concat([pcm, Buffer.alloc(48 * silenceMs)]);
   for (let at = 0; at < all.length; at += 1920) {
     append(all.subarray(at, at + 1920));

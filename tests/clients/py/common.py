@@ -33,7 +33,7 @@ def recording(name: str = "SPEECH") -> bytes:
         return file.readframes(file.getnframes())
 
 
-async def speak(append: Callable[[bytes], Awaitable[Any]], silence_ms: int = 900) -> None:
+async def speak(append: Callable[[bytes], Awaitable[Any]], silence_ms: int = 3000) -> None:
     """The recording in pieces of 40 ms, four times as fast as it was spoken, and silence behind it."""
     pcm = recording() + bytes(48 * silence_ms)
     for start in range(0, len(pcm), 1920):
