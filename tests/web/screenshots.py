@@ -44,18 +44,22 @@ async def looking(port: int, size: Any, scheme: Any, **settings: str) -> AsyncIt
 
 async def talk(port: int, question: np.ndarray, name: str, size: Any, scheme: Any, transport: str) -> None:
     """Start, listening, talking, interrupted."""
-    said = "Answer at length, in five long sentences."
-    async with looking(port, size, scheme, transport=transport, instructions=said) as p:
+    async with looking(port, size, scheme, transport=transport) as p:
         await shoot(p, f"{name}-start")
         await live(p)
         await p.evaluate("document.activeElement.blur()")
         await say(p, question)
         await p.wait_for_timeout(900)
         await shoot(p, f"{name}-listening")
-        await until(p, f"{LOUD} > 60", 120)
+        await until(p, f"{LOUD} > 40", 120)
+        await p.wait_for_timeout(2500)
+        await p.fill("#composer-text", "Tell me a long story about a lighthouse keeper and his dog.")
+        await p.press("#composer-text", "Enter")
+        await p.evaluate("document.activeElement.blur(); window.heard.length = 0")
+        await until(p, f"{LOUD} > 200", 120)
         await shoot(p, f"{name}-talking")
         await say(p, question)
-        await p.locator(".utterance.agent s").first.wait_for()
+        await p.locator(".turn-head", has_text="Interrupted").wait_for()
         count = await p.evaluate(LOUD)
         await until(p, f"{LOUD} > {count + 25}", 120)
         await shoot(p, f"{name}-interrupted")

@@ -18,6 +18,7 @@ from tests.web.test_page import TRANSPORTS, live, logged, open_sessions, opened,
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 PATIENCE_MS = 120_000
+STORY = "Tell me a long story about a lighthouse keeper, his dog and a storm, with every detail."
 LOUD = "window.heard.filter(([, level]) => level > 0.01).length"
 
 
@@ -34,7 +35,7 @@ def real() -> Iterator[int]:
 async def talking(port: int, transport: str, recording: Path) -> AsyncIterator[Any]:
     async with page(recording) as p:
         p.set_default_timeout(PATIENCE_MS)
-        await opened(p, port, transport=transport, instructions="Answer at length, in five long sentences.")
+        await opened(p, port, transport=transport)
         await live(p)
         yield p
         await p.click("#hang-up")
@@ -49,18 +50,23 @@ async def test_a_question_is_heard_answered_and_interrupted(
         first = p.locator(".utterance.user").first
         await until(p, "/dog|cat/i.test(document.querySelector('.utterance.user')?.textContent)", PATIENCE_MS / 1000)
         assert "You" in await first.inner_text()
+        await until(p, f"{LOUD} > 20", PATIENCE_MS / 1000)  # the answer to it is heard, however short
+        await p.fill("#composer-text", STORY)  # and this one is long enough to be interrupted
+        await p.press("#composer-text", "Enter")
+        await p.evaluate("window.heard.length = 0")
         await until(p, f"{LOUD} > 40", PATIENCE_MS / 1000)
         await say(p, question)
-        await p.locator(".utterance.agent s").first.wait_for()
-        assert await p.locator(".utterance.user").count() == 2
-        retrieved = (await logged(p, "conversation.item.retrieved"))[0]["item"]
+        await p.locator(".turn-head", has_text="Interrupted").wait_for()
+        await p.locator(".utterance.agent").nth(1).locator("s").wait_for()
+        assert await p.locator(".utterance.user").count() == 3
+        retrieved = (await logged(p, "conversation.item.retrieved"))[-1]["item"]
         row = p.locator(f".utterance[data-item='{retrieved['id']}']")
         kept = await row.evaluate("row => [...row.lastChild.childNodes].find(n => !n.className)?.textContent ?? ''")
         heard = retrieved["content"][0]["transcript"]
         cut = await row.locator("s").inner_text()
         assert kept == heard and cut
-        # The sound of the first answer is about as long as the server says was heard of it.
-        truncated = (await logged(p, "conversation.item.truncated"))[0]["audio_end_ms"]
+        # The sound of that answer is about as long as the server says was heard of it.
+        truncated = (await logged(p, "conversation.item.truncated"))[-1]["audio_end_ms"]
         spans = list(loud_spans(await p.evaluate("window.heard"), gap_ms=900))
         assert spans and spans[0][1] - spans[0][0] < truncated + 1_500
         assert await open_sessions(real) == 1

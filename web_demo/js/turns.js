@@ -2,6 +2,7 @@
 // own trace takes their place, which also knows when the voice really ended and what an early answer did.
 import { element } from "./conversation-view.js";
 
+const ENDS = { completed: "Answered", cancelled: "Stopped", failed: "Failed", incomplete: "Ran out of room" };
 const LANES = ["silence", "transcript", "first token", "first sound"];
 
 export class Turns {
@@ -70,7 +71,7 @@ export class Turns {
       this.list.prepend(row);
     }
     const total = turn.sound[1] ?? turn.token[1];
-    const title = turn.interrupted ? "Interrupted" : turn.status === "completed" ? "Answered" : turn.status;
+    const title = turn.interrupted ? "Interrupted" : ENDS[turn.status];
     const early = { won: ", early answer won", wasted: ", early answer wasted" }[turn.early] ?? "";
     const head = element("div", "turn-head");
     head.append(element("span", "", title + early), element("b", "", total === undefined ? "" : `${total} ms`));
