@@ -27,6 +27,8 @@ EXAMPLES = (
     ("Thanks!", "You're welcome!"),
 )
 
+LOOKING = "Let me look."
+TELL_RESULT = "Now answer me with that, in one short sentence."
 CALL_BEGIN, CALL_END = "<tool_call>", "</tool_call>"
 NAME_BEGIN = '\n{"name": "'
 ARGUMENTS_BEGIN = '", "arguments": '
@@ -95,6 +97,22 @@ def _turn(message: Message) -> Turn:
     return Turn("system" if message.role == "developer" else message.role, (text,))
 
 
+def _in_words(messages: Sequence[Message]) -> list[Turn]:
+    """For a turn that is answered in words: calls and their results told in words too, for a small model that sees a call
+    in the conversation writes another, and repeats a result with its tags."""
+    names = {call.call_id: call.name for message in messages for call in message.calls}
+    turns = []
+    for message in messages:
+        if message.role == "tool":
+            name = names.get(message.call_id, "the tool").replace("_", " ")
+            turns.append(Turn("user", (f"The answer of {name}: {_said(message)}\n{TELL_RESULT}",)))
+        elif message.role == "assistant" and message.calls:
+            turns.append(Turn("assistant", (_said(message) or LOOKING,)))
+        else:
+            turns.append(_turn(message))
+    return turns
+
+
 def _tool_line(tool: Tool) -> str:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return "\n" + json.dumps({"type": "function", "function": function}, ensure_ascii=False)
@@ -126,7 +144,7 @@ def script(body: GenerateRequest, *, spoken: bool, tools: Sequence[Tool] = ()) -
     if spoken and not told and not tools:
         for asked, answered in EXAMPLES:
             head += [Turn("user", (asked,)), Turn("assistant", (answered,))]
-    return Script(tuple(head), tuple(_turn(m) for m in messages))
+    return Script(tuple(head), tuple([_turn(m) for m in messages] if tools else _in_words(messages)))
 
 
 def default_head() -> tuple[Turn, ...]:
