@@ -158,7 +158,7 @@ class Lane(Generic[StageT]):
         rider.heard_ms = message.heard_ms
         rider.window_ms = message.window_ms
         rider.listener = message.listener
-        progress = Progress(message.due_in_ms, message.heard_ms, message.window_ms, message.listener)
+        rider.progress = progress = Progress(message.due_in_ms, message.heard_ms, message.window_ms, message.listener)
         for seat in list(rider.seats.values()):
             if message.listener != "none":
                 seat.own_due = None

@@ -144,6 +144,8 @@ class SteppedLane(Lane[Stage[Any]]):
                 continue
             seat.task, seat.state = task, "open"
             station.open[id(task)] = seat
+            if seat.rider.progress is not None:
+                self.told(station, seat, seat.rider.progress)
 
     def close_task(self, station: Station[Stage[Any]], seat: Seat, reason: Reason) -> Fence | None:
         return station.stage.close(seat.task, reason)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from antiphon.pipelines.graph import Plan, StageConfig
 from antiphon.pipelines.messages import Feed, Key, Open
-from antiphon.pipelines.stage import CLIENT, Listener, Request
+from antiphon.pipelines.stage import CLIENT, Listener, Progress, Request
 
 DEFAULT_WINDOW_MS = 4000.0
 """How far ahead of the listener a stage may synthesise: nobody makes minutes that an interruption throws away."""
@@ -19,7 +19,7 @@ Verdict = Literal["wait", "open", "skip"]
 class Rider:
     """One attempt at a request on one lane."""
 
-    __slots__ = ("due", "heard_ms", "key", "listener", "plan", "request", "seats", "window_ms")
+    __slots__ = ("due", "heard_ms", "key", "listener", "plan", "progress", "request", "seats", "window_ms")
 
     def __init__(self, message: Open, now: float) -> None:
         self.key: Key = message.key
@@ -29,6 +29,8 @@ class Rider:
         self.listener: Listener = message.request.listener
         self.heard_ms: float | None = None
         self.window_ms = DEFAULT_WINDOW_MS
+        self.progress: Progress | None = None
+        """What was told last: a task that opens later is told it then."""
         self.seats: dict[str, Seat] = {}
 
     def seat(self, config: StageConfig, entry: bool, now: float) -> Seat:

@@ -35,6 +35,7 @@ MUTANTS = (
     ),
     Mutant("a held task is stepped", SCHEDULER, "if not waits and seat.blocked:", "if False:"),
     Mutant("fed without hunger", SCHEDULER, "if not seat.chunks or not verdict.hungry:", "if not seat.chunks:"),
+    Mutant("a late task is not told", SCHEDULER, "if seat.rider.progress is not None:", "if False:"),
     Mutant("a timer is forgotten", SCHEDULER, "if verdict.until is not None:", "if False:"),
     Mutant(
         "a failing step fails the finished too",

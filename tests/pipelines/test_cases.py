@@ -131,3 +131,22 @@ def test_a_stage_that_ends_early_does_not_hold_up_its_upstream() -> None:
     _, log, _ = run(config, Script(counts={"think": 20, "brief": 1}), "text", "brief")
     assert log[-1] == End("finished")
     assert sum(isinstance(e, Event) and e.terminal == "text" and not e.last for e in log) >= 20
+
+
+def test_a_task_that_opens_after_the_listener_was_confirmed_is_told_so() -> None:
+    """An early answer whose transcript took longer than the silence: the confirmation comes before the Thinker opens."""
+    world = new_world()
+    config = PipelineConfig(
+        "slow ears", "ears", [stage("ears", "xd", delay_s=1.0, next=("think",)), stage("think", "ar", terminal="text")]
+    )
+    by_hand = ByHand(config, world)
+    request = Request(id="r", terminals=("text",), body=Script(), listener="early")
+    handle = by_hand.coordinator.submit(request)
+    by_hand.as_threads_would()
+    handle.tell(due_in_ms=0.0, heard_ms=0.0, listener="confirmed")
+    told: list[str] = []
+    think = world.stages["think"]
+    tell = think.tell
+    think.tell = lambda task, progress: (told.append(progress.listener), tell(task, progress))[1]  # type: ignore[method-assign]
+    by_hand.run([handle])
+    assert told[:1] == ["confirmed"]
