@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS ?= local,webrtc,dev
+EXTRAS ?= local,webrtc,otel,dev
 
 .PHONY: demo test lint mutate soak clients screenshots serve clean
 
