@@ -27,8 +27,10 @@ TOKEN_CREDITS = 4096
 MINDS = 32
 """Answers thought at once; more wait their turn."""
 PATIENCE_MS = 2500.0
-"""A stalled stream is cut where it stands only after this. Clauses are cut by the text alone long before; a shorter patience
-would cut an answer into single words on a busy machine, and speak it differently than on an idle one."""
+"""A remote thinker's stream that stalls is cut where it stands after this."""
+LOCAL_PATIENCE_MS = 30_000.0
+"""The local thinker never stalls, it is only slow while many ask. Clauses are cut by the text alone: an answer is spoken the
+same on a busy machine and on an idle one."""
 CONTEXT_TOKENS = 4096
 DEFAULT_THINKER = thinker_model.DEFAULT
 DEFAULT_WEIGHTS = {
@@ -123,7 +125,7 @@ def build(
         _stage("decode", "mind", factory=f"{HERE}.decode:Decode", terminal="text", max_open=64, credits=TOKEN_CREDITS),
     ]
     if not text_only:
-        stages += _voice(roles["talker"])
+        stages += _voice(roles["talker"], PATIENCE_MS if isinstance(roles["thinker"], Remote) else LOCAL_PATIENCE_MS)
     remote_voice = isinstance(roles["talker"], Remote)
     terminals = ("text", "transcript") if text_only else ("text", "audio", "transcript")
     info = PipelineInfo(
@@ -201,13 +203,13 @@ def _thinker(spec: Remote | str | None, fallback: bool, text_only: bool) -> Stag
     )
 
 
-def _voice(spec: Remote | str | None) -> list[StageConfig]:
+def _voice(spec: Remote | str | None, patience_ms: float) -> list[StageConfig]:
     if isinstance(spec, Remote):
         segmenter = _stage(
             "segmenter",
             "voice",
             factory=f"{HERE}.segmenter:Segmenter",
-            factory_args={"patience_ms": PATIENCE_MS, "any_voice": True},
+            factory_args={"patience_ms": patience_ms, "any_voice": True},
             stream_to=("talker",),
             max_open=64,
             credits=4,
@@ -228,7 +230,7 @@ def _voice(spec: Remote | str | None) -> list[StageConfig]:
             "segmenter",
             "voice",
             factory=f"{HERE}.segmenter:Segmenter",
-            factory_args={"patience_ms": PATIENCE_MS},
+            factory_args={"patience_ms": patience_ms},
             stream_to=("talker",),
             max_open=64,
             credits=4,
