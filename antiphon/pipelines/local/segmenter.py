@@ -11,7 +11,7 @@ from antiphon.pipelines.local.clauses import LONGEST, ClauseScanner, Cut
 from antiphon.pipelines.local.speakable import foreign_script
 from antiphon.pipelines.local.spoken import SpokenClause
 from antiphon.pipelines.local.voices import VOICES, check_voice
-from antiphon.pipelines.outputs import TextDelta
+from antiphon.pipelines.outputs import TextDelta, TextResult
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.stage import WAIT, Chunk, Emit, Inputs, Ready, Request, Stage, Wait
 
@@ -62,7 +62,7 @@ class Segmenter(Stage[_Task]):
     def feed(self, task: _Task, chunk: Chunk) -> None:
         if task.asked_to_speak:
             return
-        if chunk.last:
+        if chunk.last or isinstance(chunk.data, TextResult):  # the Thinker's own end comes just before the stream's
             task.scanner.finish()
         elif isinstance(chunk.data, TextDelta):
             task.scanner.push(chunk.data.text)
