@@ -111,9 +111,9 @@ def build(
         "talker": parse_role("talker", talker),
     }
     stages = [
-        _stage(
-            "preprocessing",
-            "front",
+        StageConfig(
+            name="preprocessing",
+            lane="front",
             factory=f"{HERE}.preprocessing:Preprocessing",
             next=("transcriber", "thinker") if text_only else ("transcriber", "thinker", "segmenter"),
             route_fn=route_entry_text_only if text_only else route_entry,
@@ -122,7 +122,9 @@ def build(
         ),
         _transcriber(roles["transcriber"]),
         _thinker(roles["thinker"], fallback, text_only),
-        _stage("decode", "mind", factory=f"{HERE}.decode:Decode", terminal="text", max_open=64, credits=TOKEN_CREDITS),
+        StageConfig(
+            name="decode", lane="mind", factory=f"{HERE}.decode:Decode", terminal="text", max_open=64, credits=TOKEN_CREDITS
+        ),
     ]
     if not text_only:
         stages += _voice(roles["talker"], PATIENCE_MS if isinstance(roles["thinker"], Remote) else LOCAL_PATIENCE_MS)
@@ -154,10 +156,6 @@ def _model_name(role: str, spec: Remote | str | None) -> str:
     return {"transcriber": "whisper-base", "thinker": DEFAULT_THINKER, "talker": "hibari-heart"}[role]
 
 
-def _stage(name: str, lane: str, **fields: Any) -> StageConfig:
-    return StageConfig(name=name, lane=lane, **fields)
-
-
 def _transcriber(spec: Remote | str | None) -> StageConfig:
     fields: dict[str, Any] = {
         "next": ("thinker",),
@@ -165,15 +163,17 @@ def _transcriber(spec: Remote | str | None) -> StageConfig:
         "project_payload": {CLIENT: last_transcript},
     }
     if isinstance(spec, Remote):
-        return _stage(
-            "transcriber",
-            "remote_ears",
+        return StageConfig(
+            name="transcriber",
+            lane="remote_ears",
             factory="antiphon.pipelines.engines.openai.transcriber:OpenAITranscriber",
             factory_args={"url": spec.url, "model": spec.model},
             max_open=64,
             **fields,
         )
-    return _stage("transcriber", "mind", factory=f"{HERE}.transcriber:Transcriber", max_open=64, max_batch=4, **fields)
+    return StageConfig(
+        name="transcriber", lane="mind", factory=f"{HERE}.transcriber:Transcriber", max_open=64, max_batch=4, **fields
+    )
 
 
 def _thinker(spec: Remote | str | None, fallback: bool, text_only: bool) -> StageConfig:
@@ -184,17 +184,17 @@ def _thinker(spec: Remote | str | None, fallback: bool, text_only: bool) -> Stag
         "prepares": True,
     }
     if isinstance(spec, Remote):
-        return _stage(
-            "thinker",
-            "remote_mind",
+        return StageConfig(
+            name="thinker",
+            lane="remote_mind",
             factory="antiphon.pipelines.engines.openai.thinker:OpenAIThinker",
             factory_args={"url": spec.url, "model": spec.model, "fallback": fallback},
             max_open=64,
             **fields,
         )
-    return _stage(
-        "thinker",
-        "mind",
+    return StageConfig(
+        name="thinker",
+        lane="mind",
         factory=f"{HERE}.thinker_factory:make_thinker",
         factory_args={"model": spec or "", "context": CONTEXT_TOKENS},
         max_open=16,
@@ -205,18 +205,18 @@ def _thinker(spec: Remote | str | None, fallback: bool, text_only: bool) -> Stag
 
 def _voice(spec: Remote | str | None, patience_ms: float) -> list[StageConfig]:
     if isinstance(spec, Remote):
-        segmenter = _stage(
-            "segmenter",
-            "voice",
+        segmenter = StageConfig(
+            name="segmenter",
+            lane="voice",
             factory=f"{HERE}.segmenter:Segmenter",
             factory_args={"patience_ms": patience_ms, "any_voice": True},
             stream_to=("talker",),
             max_open=64,
             credits=4,
         )
-        talker = _stage(
-            "talker",
-            "remote_voice",
+        talker = StageConfig(
+            name="talker",
+            lane="remote_voice",
             factory="antiphon.pipelines.engines.openai.talker:OpenAITalker",
             factory_args={"url": spec.url, "model": spec.model},
             start_on={"segmenter": 1},
@@ -226,18 +226,18 @@ def _voice(spec: Remote | str | None, patience_ms: float) -> list[StageConfig]:
         )
         return [segmenter, talker]
     return [
-        _stage(
-            "segmenter",
-            "voice",
+        StageConfig(
+            name="segmenter",
+            lane="voice",
             factory=f"{HERE}.segmenter:Segmenter",
             factory_args={"patience_ms": patience_ms},
             stream_to=("talker",),
             max_open=64,
             credits=4,
         ),
-        _stage(
-            "talker",
-            "voice",
+        StageConfig(
+            name="talker",
+            lane="voice",
             factory=f"{HERE}.talker:Talker",
             stream_to=("code2wav",),
             start_on={"segmenter": 1},
@@ -245,9 +245,9 @@ def _voice(spec: Remote | str | None, patience_ms: float) -> list[StageConfig]:
             max_batch=1,
             credits=1,
         ),
-        _stage(
-            "code2wav",
-            "voice",
+        StageConfig(
+            name="code2wav",
+            lane="voice",
             factory=f"{HERE}.code2wav:Code2Wav",
             start_on={"talker": 1},
             terminal="audio",
