@@ -45,6 +45,7 @@ class Script:
     """What the stub answers. ``fail``: raised in the middle of an answer. ``asr_s`` and the others are delays."""
 
     words: tuple[str, ...] = ("It", " is", " half", " past", " ten", ".")
+    tokens_a_word: int = 1
     transcript: str = "what time is it now"
     asr_s: float = 0.0
     first_token_s: float = 0.0
@@ -100,7 +101,7 @@ class StubWork:
         text = ""
         for word in s.words:
             text += word
-            yield Event("text", TextDelta(word))
+            yield Event("text", TextDelta(word, s.tokens_a_word))
             await self._sleep(s.token_s)
         if s.fail is not None:
             raise s.fail

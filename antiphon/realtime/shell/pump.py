@@ -37,8 +37,8 @@ async def pump_answer(gen: str, work: Generation, feed: Feed) -> None:
     try:
         async for event in work:
             match event.data:
-                case TextDelta(text):
-                    feed(ev.TextMade(gen, text))
+                case TextDelta(text, tokens):
+                    feed(ev.TextMade(gen, text, tokens))
                 case CallDelta():
                     call = event.data
                     feed(ev.CallMade(gen, call.call_id, call.name, call.arguments, call.last))
