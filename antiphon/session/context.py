@@ -17,8 +17,11 @@ from antiphon.session.params import ResponseParams
 from antiphon.session.request import Entry, Message, Request, Text
 from antiphon.session.tools import choice_in_force
 
-AUTO_RETENTION = 0.8
-"""How full the context is left by "auto": room for several turns before the next cut."""
+AUTO_RETENTION = 0.5
+"""How full the context is left by "auto". After a cut all that is kept is read anew, so a talk's turns cost r / (1 - r) of
+their own length on top: once at 0.5, four times at 0.8."""
+AHEAD_SHARE = 16
+"""What is read ahead leaves this part of the context for the turn to come, else that turn would be the one that cuts."""
 ANSWER_SHARE = 8
 """A context is full when less than this part of it is left for an answer without a limit of its own."""
 
@@ -29,8 +32,11 @@ class Context:
         self._conversation = conversation
         self._trimmed: set[str] = set()
 
-    def request(self, params: ResponseParams, extra: tuple[Entry, ...] = ()) -> Request:
-        """``extra``: speech that is no item yet. Raises ``Refused`` for a bad input item, ``ContextOverflow``."""
+    def request(self, params: ResponseParams, extra: tuple[Entry, ...] = (), *, ahead: bool = False) -> Request:
+        """``extra``: speech that is no item yet. ``ahead``: before the turn to be answered is there.
+
+        Raises ``Refused`` for a bad input item, ``ContextOverflow``.
+        """
         config = self._core.config
         tools = config["tools"] if params.tools is None else params.tools
         choice = config["tool_choice"] if params.tool_choice is None else params.tool_choice
@@ -40,7 +46,7 @@ class Context:
         fixed = canonical(tools)
         max_tokens = None if limit == "inf" else int(limit)
         if params.input is None:
-            entries = self._fitting(f"{instructions}{fixed}", max_tokens, extra)
+            entries = self._fitting(f"{instructions}{fixed}", max_tokens, extra, ahead)
         else:
             entries = self._given(params.input)
         modality = params.modality or config["output_modalities"][0]
@@ -74,22 +80,23 @@ class Context:
                 entries += checked_item(value, path, core.features, core.input_format, core.new_id).entries()
         return tuple(entries)
 
-    def _fitting(self, fixed: str, max_tokens: int | None, extra: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    def _fitting(self, fixed: str, max_tokens: int | None, extra: tuple[Entry, ...], ahead: bool) -> tuple[Entry, ...]:
         kept = [(item, item.entries()) for item in self._conversation.in_order() if item.id not in self._trimmed]
         limit = self._core.features.context_tokens
         if limit:
-            kept = self._trim(kept, fixed, limit - (max_tokens or limit // ANSWER_SHARE), extra)
+            free = limit // AHEAD_SHARE if ahead else 0
+            kept = self._trim(kept, fixed, limit - (max_tokens or limit // ANSWER_SHARE), extra, free)
         return (*(entry for _, entries in kept for entry in entries), *extra)
 
     def _trim(
-        self, kept: list[tuple[Item, list[Entry]]], fixed: str, room: int, extra: tuple[Entry, ...]
+        self, kept: list[tuple[Item, list[Entry]]], fixed: str, room: int, extra: tuple[Entry, ...], free: int
     ) -> list[tuple[Item, list[Entry]]]:
         estimate = self._core.features.estimate
         head = estimate(Message("system", (Text(fixed),)))
         size = {item.id: sum(map(estimate, entries)) for item, entries in kept}
         used = sum(size.values()) + sum(map(estimate, extra))
         ratio, room = self._policy(room - head)
-        if used <= room:
+        if used + (free if ratio is not None else 0) <= room:
             return kept
         if ratio is None:
             raise ContextOverflow(head + used, head + room)

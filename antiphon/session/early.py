@@ -91,7 +91,7 @@ class Anticipation:
         if not core.features.prepare or not core.converses or self._early is not None:
             return
         try:
-            request = self._context.request(ResponseParams())
+            request = self._context.request(ResponseParams(), ahead=True)
         except ContextOverflow:
             return
         if request == self._prepared:

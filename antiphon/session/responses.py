@@ -220,6 +220,8 @@ class Responses:
         if response is self.active:
             self.active = None
             self._done_at = self._core.now
+            if self._next is None and not self._owed and not self._core.user_speaks:
+                self._anticipation.prepare()  # while it is being heard: after a cut all of the context is read anew
 
     # ---- what is heard
 

@@ -43,8 +43,8 @@ def test_whole_oldest_turns_go_and_system_messages_and_the_question_stay() -> No
     assert talk.session.counts["context_items_trimmed"] == 0
     ask(talk, "q6")
     trimmed = [e for e in talk.effects if isinstance(e, ev.ContextTrimmed)]
-    assert trimmed == [ev.ContextTrimmed(4, 150)]
-    assert texts(talk) == ["rules", "q2", "a2", "q3", "a3", "q4", "a4", "q5", "a5", "q6"]
+    assert trimmed == [ev.ContextTrimmed(8, 150)]
+    assert texts(talk) == ["rules", "q4", "a4", "q5", "a5", "q6"], "half of the room is kept"
 
 
 def test_trimming_is_sticky_so_that_the_prompt_stays_cached() -> None:
@@ -54,10 +54,25 @@ def test_trimming_is_sticky_so_that_the_prompt_stays_cached() -> None:
     assert texts(talk)[1] == first, "room was left for several turns"
 
 
-def test_retention_ratio_keeps_what_it_says() -> None:
-    talk = talk_of(6, {"truncation": {"type": "retention_ratio", "retention_ratio": 0.5}})
+def test_the_oldest_go_when_an_answer_has_ended_and_not_when_the_next_is_awaited() -> None:
+    talk = talk_of(6, prepare=True)  # 130 of 130: no room for a question
+    assert talk.session.counts["context_items_trimmed"] == 8
+    (read,) = [e.request for e in talk.effects if isinstance(e, ev.Prepare)]
+    assert [e.parts[0].text for e in read.context] == ["rules", "q4", "a4", "q5", "a5"]
     ask(talk, "q6")
-    assert texts(talk) == ["rules", "q4", "a4", "q5", "a5", "q6"]
+    assert texts(talk) == ["rules", "q4", "a4", "q5", "a5", "q6"], "what was read ahead is its beginning"
+    assert not any(isinstance(e, ev.ContextTrimmed) for e in talk.effects)
+
+
+def test_what_may_not_be_dropped_is_not_dropped_ahead_either() -> None:
+    talk = talk_of(6, {"truncation": "disabled"}, prepare=True)
+    assert talk.session.counts["context_items_trimmed"] == 0 and talk.gen("prepare")
+
+
+def test_retention_ratio_keeps_what_it_says() -> None:
+    talk = talk_of(6, {"truncation": {"type": "retention_ratio", "retention_ratio": 0.8}})
+    ask(talk, "q6")
+    assert texts(talk) == ["rules", "q2", "a2", "q3", "a3", "q4", "a4", "q5", "a5", "q6"]
 
 
 def test_a_token_limit_after_the_instructions() -> None:
