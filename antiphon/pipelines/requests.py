@@ -118,7 +118,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request to ``Client.generate``.
 
     ``task`` chat: answer ``messages``; speech: say ``text``; transcription: read ``audio``.
-    ``terminals``: which outputs are wanted ("text", "audio", "transcript", or others that the pipeline declares).
+    ``terminals``: which outputs are wanted ("text", "audio", "transcript", or others that the pipeline declares); of a
+    ``prepare`` request, which the answer to come will want: a prompt for speech is not that for text.
     """
 
     id: str

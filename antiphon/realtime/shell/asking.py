@@ -49,7 +49,7 @@ class Asking:
         return graph.GenerateRequest(
             id=gen,
             task="chat",
-            terminals=terminals if kind == "generate" else (),
+            terminals=terminals,
             messages=(system if request.instructions else ()) + context,
             conversation="" if aside else self._conversation,
             kind=kind,
