@@ -13,9 +13,24 @@ from typing import Any, Literal
 
 import msgspec
 
+TABLES = ("weights", "process")
+"""What is a table in the file and nothing in the environment."""
+
 
 class SettingsError(ValueError):
     """A setting that is unknown or has a wrong value; one line, naming it."""
+
+
+class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One process group (``[process.NAME]`` in the file); what is not said there is as for all."""
+
+    replicas: int | None = None
+    threads: int | None = None
+    env: dict[str, str] = {}
+    step_limit_s: float | None = None
+    """A step that takes longer has its process killed and started again."""
+    start_limit_s: float | None = None
+    """For loading and warming up."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,6 +55,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     text_only: bool = False
     processes: Literal["split", "one", "apart"] = "split"
     """Models in a process of their own, everything in one, or every stage apart."""
+    replicas: int = 1
+    """So many of each model process, on this machine: each holds weights of its own."""
+    threads: int = 1
+    """Of each model in a model process."""
     api_keys: tuple[str, ...] = ()
     tls_cert: str = ""
     tls_key: str = ""
@@ -71,6 +90,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     log_json: bool = False
     weights: dict[str, str] = {}
     """Weight name -> a folder of your own (a table in the file)."""
+    process: dict[str, ProcessSettings] = {}
+    """Process group -> what differs for it (tables in the file)."""
 
 
 def load(
@@ -96,12 +117,29 @@ def _convert(values: Mapping[str, Any], where: str) -> ServerSettings:
         raise SettingsError(f"{where}: port {settings.port} is not between 0 and 65535")
     if bool(settings.tls_cert) != bool(settings.tls_key):
         raise SettingsError(f"{where}: tls_cert and tls_key go together")
-    for name, number in (("max_requests", settings.max_requests), ("max_sessions", settings.max_sessions)):
-        if number < 1:
-            raise SettingsError(f"{where}: {name} must be at least 1, not {number}")
+    for name in ("max_requests", "max_sessions", "replicas", "threads"):
+        if getattr(settings, name) < 1:
+            raise SettingsError(f"{where}: {name} must be at least 1, not {getattr(settings, name)}")
+    _check_processes(settings, where)
     if not settings.window_s > 0:
         raise SettingsError(f"{where}: window_s must be more than 0, not {settings.window_s}")
     return settings
+
+
+def _check_processes(settings: ServerSettings, where: str) -> None:
+    """What can be said without knowing the pipeline; whether it has such a process is the pipeline's to say."""
+    for name, options in settings.process.items():
+        for setting in ("replicas", "threads", "step_limit_s", "start_limit_s"):
+            value = getattr(options, setting)
+            if value is not None and not value > 0:
+                raise SettingsError(f"{where}: process.{name}.{setting} must be more than 0, not {value}")
+        for variable in options.env:
+            if not variable or "=" in variable or "\0" in variable + options.env[variable]:
+                raise SettingsError(f"{where}: process.{name}.env: {variable!r} cannot be a variable of the environment")
+    if settings.processes == "one":
+        for name in ("replicas", "threads"):
+            if getattr(settings, name) > 1:
+                raise SettingsError(f'{where}: {name} = {getattr(settings, name)} needs model processes: processes is "one"')
 
 
 def _from_file(file: Path) -> dict[str, Any]:
@@ -120,7 +158,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(ServerSettings):
         text = environment.get(f"ANTIPHON_{field.name.upper()}")
-        if text is None or field.name == "weights":
+        if text is None or field.name in TABLES:
             continue
         if field.type == tuple[str, ...]:
             values[field.name] = [part.strip() for part in text.split(",") if part.strip()]
@@ -137,9 +175,12 @@ def as_toml(settings: ServerSettings) -> str:
     for name, value in msgspec.structs.asdict(settings).items():
         if name == "api_keys":
             value = tuple("..." for _ in value)
-        if name != "weights":
+        if name not in TABLES:
             lines.append(f"{name} = {_toml(value)}")
     lines += ["", "[weights]", *(f"{_toml(k)} = {_toml(v)}" for k, v in settings.weights.items())]
+    for name, options in settings.process.items():
+        said = {k: v for k, v in msgspec.structs.asdict(options).items() if v is not None and v != {}}
+        lines += ["", f"[process.{_toml(name)}]", *(f"{k} = {_toml(v)}" for k, v in said.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -150,4 +191,6 @@ def _toml(value: Any) -> str:
         return "[" + ", ".join(_toml(v) for v in value) + "]"
     if isinstance(value, str):
         return msgspec.json.encode(value).decode()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     return str(value)

@@ -31,6 +31,8 @@ def antiphon(*args: str, **environment: str) -> subprocess.CompletedProcess[str]
         (("serve", "--pipeline", "qwen3_omni"), 2, "needs --model FOLDER"),
         (("serve", "--tls-cert", "a.pem"), 2, "tls_cert and tls_key go together"),
         (("serve", "--config", "nowhere.toml"), 2, "cannot read nowhere.toml"),
+        (("serve", "--processes", "one", "--replicas", "2"), 2, "replicas = 2 needs model processes"),
+        (("serve", "--threads", "0"), 2, "threads must be at least 1"),
         (("models", "pull", "gpt-5"), 2, "no weight is named 'gpt-5'"),
         (("transcribe", "nowhere.wav"), 2, "cannot read nowhere.wav"),
     ],
@@ -51,9 +53,26 @@ def test_a_config_with_an_unknown_field_is_named(tmp_path: Path) -> None:
     assert "stages" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "table", "said"),
+    [
+        ((), "[process.modle]\nreplicas = 2", "[process.NAME]: options for process 'modle', but 'local' has only ['model']"),
+        (("--processes", "one"), "[process.main]\nthreads = 2", "process 'main' is the door's own"),
+    ],
+)
+def test_options_that_no_process_can_have_are_named(tmp_path: Path, flags: tuple[str, ...], table: str, said: str) -> None:
+    file = tmp_path / "antiphon.toml"
+    file.write_text(table)
+    ran = antiphon("serve", *flags, "--config", str(file))
+    assert ran.returncode == 2
+    assert said in ran.stderr and len(ran.stderr.strip().splitlines()) == 1
+
+
 def test_the_effective_settings_can_be_printed() -> None:
-    ran = antiphon("serve", "--print-config", "--port", "81", ANTIPHON_HOST="::1", ANTIPHON_API_KEYS="secret")
+    flags = ("--port", "81", "--replicas", "2")
+    ran = antiphon("serve", "--print-config", *flags, ANTIPHON_HOST="::1", ANTIPHON_API_KEYS="secret")
     assert ran.returncode == 0
+    assert "replicas = 2\nthreads = 1\n" in ran.stdout
     assert "port = 81" in ran.stdout
     assert 'host = "::1"' in ran.stdout
     assert "secret" not in ran.stdout

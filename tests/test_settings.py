@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.settings import ServerSettings, SettingsError, as_toml, load
+from antiphon.settings import ProcessSettings, ServerSettings, SettingsError, as_toml, load
 
 
 def test_flags_beat_the_environment_beats_the_file(tmp_path: Path) -> None:
@@ -40,6 +40,15 @@ def test_what_is_printed_can_be_loaded_and_shows_no_key(tmp_path: Path) -> None:
         ('pipeline = "ming"', "pipeline"),
         ('tls_cert = "a.pem"', "tls_cert and tls_key go together"),
         ("max_requests = 0", "max_requests"),
+        ("replicas = 0", "replicas must be at least 1"),
+        ('processes = "one"\nreplicas = 2', "replicas = 2 needs model processes"),
+        ('processes = "one"\nthreads = 2', "threads = 2 needs model processes"),
+        ("[process.model]\nreplicas = 0", r"process\.model\.replicas"),
+        ("[process.model]\nstep_limit_s = -1.0", r"process\.model\.step_limit_s"),
+        ("[process.model]\ncores = 2", "cores"),
+        ('[process.model]\nenv = {"A=B" = "c"}', r"process\.model\.env: 'A=B'"),
+        ("[process.model]\nenv = {A = 1}", "env"),
+        ("process = 2", "process"),
         ("window_s = 0.0", "window_s"),
         ("port = = 1", "is not TOML"),
     ],
@@ -49,6 +58,16 @@ def test_a_wrong_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
     file.write_text(text)
     with pytest.raises(SettingsError, match=said):
         load(file, {})
+
+
+def test_what_a_process_group_has_of_its_own_survives_printing(tmp_path: Path) -> None:
+    told = {"talker": ProcessSettings(replicas=2, step_limit_s=5.0, env={"A": 'b "c"'}), "model": ProcessSettings()}
+    printed = as_toml(ServerSettings(threads=3, process=told))
+    file = tmp_path / "again.toml"
+    file.write_text(printed)
+    assert load(file, {"ANTIPHON_REPLICAS": "2", "ANTIPHON_PROCESS": "x"}) == ServerSettings(
+        replicas=2, threads=3, process=told
+    )
 
 
 def test_booleans_of_the_environment() -> None:

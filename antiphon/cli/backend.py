@@ -6,14 +6,18 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from antiphon.cli.console import downloads
 from antiphon.pipelines import weights
 from antiphon.pipelines.client import Client
 from antiphon.pipelines.errors import ConfigError
+from antiphon.pipelines.graph import MAIN_PROCESS
 from antiphon.pipelines.local import thinker_model
-from antiphon.pipelines.placement import PipelineSpec
+from antiphon.pipelines.placement import PipelineSpec, Placement, ProcessOptions
 from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.pipelines.runtime import LocalRuntime
 from antiphon.realtime.doors import OpenEar
@@ -111,16 +115,33 @@ def _cut(builder: str, args: dict[str, Any], settings: ServerSettings) -> Pipeli
 
 
 def client_factory(settings: ServerSettings) -> Callable[[], Client]:
-    """Called once, on the server's loop. Raises ConfigError at once for a declaration that cannot run."""
+    """Called once, on the server's loop. Raises ConfigError at once for a declaration or a placement that cannot run."""
     spec = declare(settings)
-    spec.build()
+    places = placement(settings)
+    try:
+        places.check(spec.build())
+    except ConfigError as error:
+        if settings.process:
+            raise ConfigError(f"settings: [process.NAME]: {error}") from None
+        raise
 
     def make() -> Client:
         if settings.processes == "one":
-            return Client(LocalRuntime(spec.build(), max_requests=settings.max_requests))
-        return Client(ProcessRuntime(spec, max_requests=settings.max_requests))
+            limit = places.of(MAIN_PROCESS).step_limit_s
+            return Client(LocalRuntime(spec.build(), max_requests=settings.max_requests, step_limit_s=limit))
+        return Client(ProcessRuntime(spec, places, max_requests=settings.max_requests))
 
     return make
+
+
+def placement(settings: ServerSettings) -> Placement:
+    """Replicas, threads, environment and limits: the settings for all, and what a process group has of its own."""
+    default = ProcessOptions(replicas=settings.replicas, threads=settings.threads)
+    groups = {}
+    for name, own in settings.process.items():
+        said = {k: v for k, v in msgspec.structs.asdict(own).items() if v is not None}
+        groups[name] = replace(ProcessOptions() if name == MAIN_PROCESS else default, **said)
+    return Placement(groups, default)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from antiphon.pipelines.messages import (
     Close,
     Closed,
     Credit,
+    Cut,
     Event,
     Failed,
     Forget,
@@ -273,18 +274,27 @@ class Coordinator:
     def forget(self, conversation: str) -> None:
         self.switch.to_lanes(self.config.lanes, Forget(conversation))
 
-    def lanes_lost(self, lanes: set[str], error: PipelineError, keys: Container[Key] | None = None) -> None:
-        """Their process died: only the requests that were in it fail; their receipts will never come.
+    def lanes_lost(
+        self, lanes: set[str], error: StageFailed, keys: Container[Key] | None = None, *, stuck: bool = False
+    ) -> None:
+        """Their process died: only the requests that had something in it fail; its receipts will never come.
 
-        ``keys``: the requests that were in it, where the same lanes run in other processes too.
+        ``keys``: the requests it served, where the same lanes run in other processes too. ``stuck``: they live, but a step
+        does not return; a receipt comes when it does. What cannot be told from here the neighbours are asked: a request whose
+        part there is over goes on.
         """
         now = self.clock()
+        stages = tuple(s.name for name, of_lane in self.config.lanes.items() if name in lanes for s in of_lane)
         for handle in list(self.live.values()):
             lost = handle.lanes & lanes
             if not lost or (keys is not None and handle.key not in keys):
                 continue
-            handle.lanes -= lost
-            self._finish(handle, End("failed", error), now)
+            if not stuck:
+                handle.lanes -= lost
+            if not handle.started or any(handle.plan.ends[t] in stages for t in handle.left):
+                self._finish(handle, End("failed", error), now)
+            elif handle.end is None:
+                self.switch.to_lanes(sorted(handle.lanes - lost), Cut(handle.key, stages, error.message))
             if not handle.lanes:
                 handle.lanes.add("")
                 self._receipt(handle, "", now)

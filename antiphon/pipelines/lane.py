@@ -17,6 +17,7 @@ from antiphon.pipelines.messages import (
     Close,
     Closed,
     Credit,
+    Cut,
     Event,
     Failed,
     Feed,
@@ -111,8 +112,12 @@ class Lane(Generic[StageT]):
                 if rider is not None:
                     self._for_rider(rider, message, now)
 
-    def _for_rider(self, rider: Rider, message: Give | Feed | Credit | Tell, now: float) -> None:
+    def _for_rider(self, rider: Rider, message: Give | Feed | Credit | Tell | Cut, now: float) -> None:
         match message:
+            case Cut(stages=stages, why=why):
+                lost = rider.tied_to(stages, self.stations)
+                if lost:
+                    self.exchange.to_coordinator(Failed(rider.key, lost, why, "server_error", retryable=True))
             case Tell():
                 self._tell(rider, message, now)
             case Credit(stage=stage, target=target):

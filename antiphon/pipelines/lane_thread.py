@@ -93,11 +93,12 @@ class LaneThread:
 
     @property
     def stepping(self) -> tuple[str, float] | None:
-        """The stage inside a step and since when (monotonic seconds). Of an async lane: since when its loop owes an answer
-        to what the last call of this asked it. Called by one thread."""
+        """The stage whose code is running and since when (monotonic seconds), None while the lane waits. Of an async lane:
+        since when its loop owes an answer to what the last call of this asked it. Called by one thread."""
         lane = self.lane
         if isinstance(lane, SteppedLane):
-            return lane.stepping
+            since = lane.since
+            return None if since is None else (lane.at or self._stages[0].name, since)
         if self._asked_at is not None:
             return self._stages[0].name, self._asked_at
         if lane is not None and lane.loop is not None and not lane.loop.is_closed():

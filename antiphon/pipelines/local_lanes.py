@@ -1,13 +1,18 @@
-"""The lanes of this process, each on a thread, started and stopped together by an asyncio loop."""
+"""The lanes of this process, each on a thread, started, watched and stopped together by an asyncio loop.
+
+A lane that has ended, or that does not come back from a step, takes nothing new: its stages are refused by name. A thread
+cannot be killed, so a step past its limit fails the requests inside it, and the lane serves again when the step returns.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from antiphon.pipelines.coordinator import Coordinator
 from antiphon.pipelines.errors import PipelineError, StageFailed
 from antiphon.pipelines.graph import PipelineConfig
 from antiphon.pipelines.lane import Exchange
@@ -17,18 +22,23 @@ from antiphon.pipelines.messages import ToLane
 log = logging.getLogger("antiphon.runtime")
 
 STOP_TIMEOUT_S = 10.0
+WATCH_S = 0.25
+WARN_SHARE = 0.5
+"""Of its limit, from which a step is reported."""
+STEP_LIMIT_S = 120.0
 
 
 class LocalLanes:
-    """``lost`` is called on the loop when a lane that was ready has ended by itself."""
+    """``coordinator`` is told, on the loop, of lanes that cannot serve."""
 
     def __init__(
         self,
         config: PipelineConfig,
         names: Iterable[str],
         exchange: Exchange,
+        coordinator: Coordinator,
         *,
-        lost: Callable[[str], None],
+        step_limit_s: float = STEP_LIMIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
@@ -36,7 +46,11 @@ class LocalLanes:
         self.dead: dict[str, str] = {}
         """Lane -> what ended it."""
         self._exchange = exchange
-        self._lost = lost
+        self._coordinator = coordinator
+        self._limit = step_limit_s
+        self._stuck: set[str] = set()
+        self._slow: set[str] = set()
+        self._watchdog: asyncio.Task[None] | None = None
         self._clock = clock
         self._threads: dict[str, LaneThread] = {}
         self._ready: dict[str, asyncio.Future[None]] = {}
@@ -57,8 +71,14 @@ class LocalLanes:
             await future
             if progress is not None:
                 progress(name)
+        if self._threads:
+            self._watchdog = self._loop.create_task(self._watch(), name="lane watchdog")
 
     async def stop(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            await asyncio.gather(self._watchdog, return_exceptions=True)
+            self._watchdog = None
         for thread in self._threads.values():
             thread.stop()
         for future in self._ready.values():
@@ -101,9 +121,49 @@ class LocalLanes:
             self._ready[name].set_exception(error)
             return
         self.dead[name] = type(error).__name__
-        self._lost(name)
+        self._refuse(name, "its lane has ended")
+        ended = StageFailed(name, "a lane of the model ended unexpectedly; please retry", code="server_error", retryable=True)
+        self._coordinator.lanes_lost({name}, ended)
+
+    # -- the watchdog, on the loop
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(min(WATCH_S, self._limit / 4))
+            now = self._clock()
+            for name, thread in self._threads.items():
+                if name not in self.dead:
+                    self._look(name, thread.stepping, now)
+
+    def _look(self, name: str, stepping: tuple[str, float] | None, now: float) -> None:
+        stage, since = stepping or ("", now)
+        seconds = now - since
+        if seconds > self._limit and name not in self._stuck:
+            self._stuck.add(name)
+            log.error(
+                "stage %r has been in one step for %.1f s (its limit is %g s): lane %s", stage, seconds, self._limit, name
+            )
+            self._refuse(name, f"stage {stage!r} has been in one step for more than {self._limit:g} s")
+            stuck = StageFailed(stage, "the model does not answer; please retry later", code="server_error", retryable=True)
+            self._coordinator.lanes_lost({name}, stuck, stuck=True)
+        elif seconds <= self._limit and name in self._stuck:
+            self._stuck.discard(name)
+            log.warning("lane %s serves again", name)
+            for config in self.config.lanes[name]:
+                self._coordinator.unavailable.pop(config.name, None)
+        if seconds <= self._limit * WARN_SHARE:
+            self._slow.discard(name)
+        elif name not in self._slow:
+            self._slow.add(name)
+            log.warning("stage %r is slow: it has been in one step for %.1f s", stage, seconds)
+
+    def _refuse(self, name: str, why: str) -> None:
+        for config in self.config.lanes[name]:
+            self._coordinator.unavailable[config.name] = why
 
 
-def lane_ended(name: str) -> StageFailed:
-    """What its requests are told."""
-    return StageFailed(name, "a lane of the model ended unexpectedly; please retry", code="server_error", retryable=True)
+def health(config: PipelineConfig, unavailable: Mapping[str, str]) -> dict[str, str]:
+    """Lane -> "ready", or which of its stages cannot serve and why."""
+    return {
+        name: next((f"stage {s.name}: {unavailable[s.name]}" for s in stages if s.name in unavailable), "ready")
+        for name, stages in config.lanes.items()
+    }

@@ -73,6 +73,15 @@ class Tell(msgspec.Struct, frozen=True, tag=True):
     listener: Listener
 
 
+class Cut(msgspec.Struct, frozen=True, tag=True):
+    """These stages are gone, with whatever of the request was still in them. A lane that still expects something of one,
+    or still sends to one, answers with Failed (``why``, retryable); where both are over the request goes on without them."""
+
+    key: Key
+    stages: tuple[str, ...]
+    why: str
+
+
 class Close(msgspec.Struct, frozen=True, tag=True):
     """The request has ended; the lane closes its tasks and answers with a Receipt when the device is done."""
 
@@ -134,5 +143,5 @@ class Receipt(msgspec.Struct, frozen=True, tag=True):
     lane: str
 
 
-ToLane = Open | Give | Feed | Credit | Tell | Close | Forget
+ToLane = Open | Give | Feed | Credit | Tell | Cut | Close | Forget
 ToCoordinator = Opened | Event | Failed | Spent | Closed | Receipt | Credit

@@ -12,19 +12,12 @@ from typing import Any
 
 import msgspec
 
+from antiphon.pipelines import threads
 from antiphon.pipelines.errors import ConfigError
 from antiphon.pipelines.graph import MAIN_PROCESS, PipelineConfig
 from antiphon.pipelines.lane_thread import load_factory
 from antiphon.pipelines.relay.ref import KINDS
 from antiphon.pipelines.validation import refuse_unexecuted
-
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
 
 
 class PipelineSpec(msgspec.Struct, frozen=True):
@@ -43,11 +36,11 @@ class PipelineSpec(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessOptions:
-    """How one process group runs. ``threads`` sets what numeric libraries start with; ``env`` comes on top of it.
+    """How one process group runs. ``threads``: of each model in it, and of numeric libraries; ``env`` comes on top.
 
     ``replicas``: so many processes; a conversation stays with one of them. ``step_limit_s``: a step that takes half as
-    long is reported, one that takes longer has its process killed and started again. ``start_limit_s``: for loading and
-    warming up.
+    long is reported, one that takes longer has its process killed and started again (in the door's own process: fails
+    what is inside). ``start_limit_s``: for loading and warming up.
     """
 
     replicas: int = 1
@@ -75,8 +68,12 @@ class Placement:
                 raise ConfigError(f"options for process {name!r}, but {config.name!r} has only {sorted(processes)}")
         for name in processes:
             options = self.of(name)
-            if options.replicas < 1 or options.threads < 1 or options.step_limit_s <= 0 or options.start_limit_s <= 0:
-                raise ConfigError(f"process {name!r}: replicas, threads and limits must be positive")
+            for setting in ("replicas", "threads", "step_limit_s", "start_limit_s"):
+                if not getattr(options, setting) > 0:
+                    raise ConfigError(f"process {name!r}: {setting} must be more than 0, not {getattr(options, setting)}")
+        door = self.groups.get(MAIN_PROCESS, ProcessOptions())
+        if replace(door, step_limit_s=0.0) != replace(ProcessOptions(), step_limit_s=0.0):
+            raise ConfigError(f"process {MAIN_PROCESS!r} is the door's own, started already: it takes only step_limit_s")
 
 
 class WorkerSpec(msgspec.Struct, frozen=True):
@@ -108,7 +105,7 @@ def groups(config: PipelineConfig) -> dict[str, list[str]]:
 
 
 def environment(options: ProcessOptions) -> dict[str, str]:
-    return {**{name: str(options.threads) for name in THREAD_VARIABLES}, **options.env}
+    return {**threads.variables(options.threads), **options.env}
 
 
 def settle(config: PipelineConfig) -> PipelineConfig:

@@ -21,7 +21,7 @@ from antiphon.pipelines.graph import MAIN_PROCESS
 from antiphon.pipelines.handle import Handle
 from antiphon.pipelines.homes import Homes
 from antiphon.pipelines.launcher import Launcher, SpawnLauncher
-from antiphon.pipelines.local_lanes import LocalLanes, lane_ended
+from antiphon.pipelines.local_lanes import LocalLanes, health
 from antiphon.pipelines.messages import Credit, Feed, Forget, Give, Open, ToCoordinator, ToLane
 from antiphon.pipelines.placement import (
     PipelineSpec,
@@ -89,7 +89,8 @@ class ProcessRuntime:
         self._groups = groups(config)
         self._at_once = credits_at_once(config)
         here = [lane for lane, process in self._process_of_lane.items() if process == MAIN_PROCESS]
-        self._lanes = LocalLanes(config, here, self, lost=self._lane_lost, clock=clock)
+        limit = self.placement.of(MAIN_PROCESS).step_limit_s
+        self._lanes = LocalLanes(config, here, self, self.coordinator, step_limit_s=limit, clock=clock)
         self._crew = Crew(self, launcher or SpawnLauncher(), clock)
         self._homes = Homes()
         self._progress: Callable[[str], None] | None = None
@@ -141,12 +142,8 @@ class ProcessRuntime:
     def health(self) -> dict[str, Any]:
         """``lanes``: "ready" or why not, as far as anyone can be served; ``stages``: those that cannot serve; ``processes``."""
         away = self.coordinator.unavailable
-        lanes = {
-            name: next((f"stage {s.name}: {away[s.name]}" for s in stages if s.name in away), "ready")
-            for name, stages in self.config.lanes.items()
-        }
         return {
-            "lanes": lanes,
+            "lanes": health(self.config, away),
             "unavailable": dict(away),
             "processes": {m.name: m.report() for m in self._crew.members.values()},
         }
@@ -307,7 +304,7 @@ class ProcessRuntime:
             log.warning("process %s serves again", member.name)
 
     def member_down(self, member: Member) -> None:
-        """Only the requests inside fail, and may be tried again; the rest goes on."""
+        """Only the requests that had something inside fail, and may be tried again; the rest goes on."""
         owner = member.owner
         if self._sockets is not None:
             self._sockets.peer_gone(member.name, owner)
@@ -316,13 +313,15 @@ class ProcessRuntime:
             self._send(other.name, Gone(member.name, owner))
         self._homes.lost(member.name)
         self.member_leaving(member)
-        inside = {h.key for h in self.coordinator.live.values() if h.places.get(member.process) == member.name}
+        served = [h for h in self.coordinator.live.values() if h.places.get(member.process) == member.name]
         lanes = {self._lane_of[stage] for stage in member.stages}
         lost = StageFailed(
             member.stages[0], "a process of the model ended unexpectedly; please retry", code="server_error", retryable=True
         )
         with self._driver.turning():
-            self.coordinator.lanes_lost(lanes, lost, inside)
+            self.coordinator.lanes_lost(lanes, lost, {h.key for h in served})
+        for handle in served:
+            del handle.places[member.process]  # its next life knows nothing of them
         self._sweep(owner)
 
     def member_leaving(self, member: Member) -> None:
@@ -340,11 +339,6 @@ class ProcessRuntime:
             for pattern in (f"{owner}-*", f"{owner}.sock"):
                 for file in self._folder.path.glob(pattern):
                     file.unlink(missing_ok=True)
-
-    def _lane_lost(self, name: str) -> None:
-        for stage in self.config.lanes[name]:
-            self.coordinator.unavailable[stage.name] = "its lane has ended"
-        self.coordinator.lanes_lost({name}, lane_ended(name))
 
 
 def _first(failed: BaseExceptionGroup[PipelineError]) -> PipelineError:

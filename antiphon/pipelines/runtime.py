@@ -12,7 +12,7 @@ from typing import Any
 from antiphon.pipelines.coordinator import Coordinator
 from antiphon.pipelines.errors import PipelineError
 from antiphon.pipelines.graph import PipelineConfig
-from antiphon.pipelines.local_lanes import LocalLanes, lane_ended
+from antiphon.pipelines.local_lanes import STEP_LIMIT_S, LocalLanes, health
 from antiphon.pipelines.messages import ToCoordinator, ToLane
 from antiphon.pipelines.validation import refuse_unexecuted
 
@@ -72,15 +72,25 @@ class LoopDriver:
 
 
 class LocalRuntime:
-    """A Backend for ``Client``. Raises ConfigError for declared fields that it does not execute."""
+    """A Backend for ``Client``. Raises ConfigError for declared fields that it does not execute.
 
-    def __init__(self, config: PipelineConfig, *, max_requests: int = 256, clock: Callable[[], float] = time.monotonic) -> None:
+    ``step_limit_s``: a step that takes longer fails the requests inside, and its lane is refused by name until it returns.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        *,
+        max_requests: int = 256,
+        step_limit_s: float = STEP_LIMIT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         refuse_unexecuted(config)
         self.config = config
         self._driver = LoopDriver(lambda now: self.coordinator.turn(now), clock)
         self.coordinator = Coordinator(config, self, clock, max_requests=max_requests, wake=self._driver.wake)
         self._lane_of = {name: stage.lane for name, stage in config.stages.items()}
-        self._lanes = LocalLanes(config, config.lanes, self, lost=self._lane_lost, clock=clock)
+        self._lanes = LocalLanes(config, config.lanes, self, self.coordinator, step_limit_s=step_limit_s, clock=clock)
 
     # -- Backend
     async def start(self, progress: Callable[[str], None] | None = None) -> None:
@@ -97,8 +107,9 @@ class LocalRuntime:
         self._driver.detach()
 
     def health(self) -> dict[str, Any]:
-        """Lane -> "ready" or what ended it."""
-        return {"lanes": {name: self._lanes.dead.get(name, "ready") for name in self.config.lanes}}
+        """``lanes``: "ready" or why not; ``unavailable``: the stages that cannot serve."""
+        away = self.coordinator.unavailable
+        return {"lanes": health(self.config, away), "unavailable": dict(away)}
 
     # -- Switch and Exchange
     def to_lanes(self, lanes: Iterable[str], message: ToLane) -> None:
@@ -113,8 +124,3 @@ class LocalRuntime:
 
     def awaits(self, lanes: Iterable[str]) -> set[str]:
         return set()  # a local mailbox is in order: Open is there before any data
-
-    def _lane_lost(self, name: str) -> None:
-        for stage in self.config.lanes[name]:
-            self.coordinator.unavailable[stage.name] = "its lane has ended"
-        self.coordinator.lanes_lost({name}, lane_ended(name))

@@ -23,8 +23,10 @@ class SteppedLane(Lane[Stage[Any]]):
     def __init__(self, name: str, exchange: Exchange, clock: Callable[[], float]) -> None:
         super().__init__(name, exchange, clock)
         self.mail: SimpleQueue[ToLane | None] = SimpleQueue()  # None only wakes
-        self.stepping: tuple[str, float] | None = None
-        """The stage inside a step and since when, for a watchdog."""
+        self.at = ""
+        """The stage whose code runs, or ran last; "" before any has."""
+        self.since: float | None = None
+        """When what this thread does now began: a step, or the turn around it; None while it waits. For a watchdog."""
         self._stopped = False
 
     def turn(self, now: float) -> float | None:
@@ -81,6 +83,7 @@ class SteppedLane(Lane[Stage[Any]]):
     def _feed_and_poll(self, station: Station[Stage[Any]], seat: Seat, now: float) -> int | Wait | None:
         """Feed while it is hungry; then its cost if it can be stepped, its Wait, or None (held, or failed)."""
         stage = station.stage
+        self.at = station.config.name
         while True:
             try:
                 verdict = stage.poll(seat.task, now)
@@ -109,15 +112,14 @@ class SteppedLane(Lane[Stage[Any]]):
                 seat.started = True
                 seat.queued_s = now - seat.queued_at
         outbox = Outbox(self, {id(seat.task): seat for seat in batch})
-        began = self.clock()
-        self.stepping = (station.config.name, began)
+        self.at = station.config.name
+        began = self.since = self.clock()
         try:
             station.stage.step([seat.task for seat in batch], outbox)
         except Exception as error:  # noqa: BLE001 - the author's code: the batch fails, the lane goes on
             for seat in batch:
                 outbox.ends.setdefault(id(seat.task), (None, error))
-        ended = self.clock()
-        self.stepping = None
+        ended = self.since = self.clock()
         for seat in batch:
             seat.steps += 1
             seat.step_s += ended - began
@@ -137,6 +139,7 @@ class SteppedLane(Lane[Stage[Any]]):
             seat = min(station.queued, key=lambda s: s.due)
             station.queued.remove(seat)
             seat.state = "waiting"  # neither queued nor open while the author's code runs
+            self.at = station.config.name
             try:
                 task = station.stage.open(seat.rider.request, self.inputs(seat))
             except Exception as error:  # noqa: BLE001 - the author's code: this request fails, no other
@@ -148,9 +151,11 @@ class SteppedLane(Lane[Stage[Any]]):
                 self.told(station, seat, seat.rider.progress)
 
     def close_task(self, station: Station[Stage[Any]], seat: Seat, reason: Reason) -> Fence | None:
+        self.at = station.config.name
         return station.stage.close(seat.task, reason)
 
     def told(self, station: Station[Stage[Any]], seat: Seat, progress: Progress) -> None:
+        self.at = station.config.name
         try:
             station.stage.tell(seat.task, progress)
         except Exception as error:  # noqa: BLE001 - the author's code: this task fails, no other
@@ -158,6 +163,7 @@ class SteppedLane(Lane[Stage[Any]]):
 
     def forget_conversation(self, conversation: str) -> None:
         for station in self.stations.values():
+            self.at = station.config.name
             try:
                 station.stage.forget(conversation)
             except Exception:
@@ -167,16 +173,18 @@ class SteppedLane(Lane[Stage[Any]]):
     def run(self) -> None:
         """Step until stopped. The stages must have been built and warmed up."""
         while not self._stopped:
-            now = self.clock()
+            now = self.since = self.clock()
             wake = self.turn(now)
             if self._stopped or (wake is not None and wake <= now):
                 continue  # the turn may have read the message that was to wake us
+            self.since = None
             try:
                 message = self.mail.get(timeout=None if wake is None else max(0.0, wake - self.clock()))
             except Empty:
                 continue
             if message is not None:
-                self.handle(message, self.clock())
+                now = self.since = self.clock()
+                self.handle(message, now)
 
     def stop(self) -> None:
         """From any thread: the run ends after the step under way."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Container
 from typing import Any, Literal
 
 from antiphon.pipelines.graph import Plan, StageConfig
@@ -38,6 +39,25 @@ class Rider:
         if config.name not in self.seats:
             self.seats[config.name] = Seat(self, config, entry, now)
         return self.seats[config.name]
+
+    def tied_to(self, stages: Collection[str], here: Container[str]) -> str:
+        """The first of ``stages`` that a stage ``here`` still expects something of, or still sends to; "" when none."""
+        plan = self.plan
+        for name in plan.stages:
+            if name not in here:
+                continue
+            seat = self.seats.get(name)
+            if seat is not None and seat.state == "closed":
+                continue
+            given = plan.results[name] if seat is not None and seat.state != "waiting" else ()
+            for other in stages:
+                if other in plan.next[name] or other in plan.stream[name]:
+                    return other
+                if other in plan.results[name] and other not in given and not (seat and seat.given(other)):
+                    return other
+                if other in plan.streams[name] and not (seat and other in seat.upstream_ended):
+                    return other
+        return ""
 
 
 class Seat:
@@ -78,6 +98,10 @@ class Seat:
         """When its next step should be done. A request without a listener is re-armed by each step: never first for
         long, never starved."""
         return self.rider.due if self.own_due is None else self.own_due
+
+    def given(self, upstream: str) -> bool:
+        """Its Result, or its skip, has come (of a seat that still waits)."""
+        return upstream in self.results or upstream in self.skips
 
     def take(self, message: Feed) -> None:
         """A chunk has come."""

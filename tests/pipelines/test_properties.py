@@ -259,31 +259,33 @@ def graphs(draw: Any) -> list[dict[str, Any]]:
     return spec
 
 
+def drawn(spec: list[dict[str, Any]]) -> PipelineConfig:
+    """Raises ConfigError where the graph drawn cannot run."""
+    stages = [
+        stage(
+            s["name"],
+            s["kind"],
+            lane=f"lane{s['lane']}",
+            max_open=s["max_open"],
+            delay_s=s["delay"],
+            next=s["after"],
+            stream_to=s["stream"],
+            credits=s["credits"],
+            start_on=s["start"],
+            merge_fn=keep_parts,
+            terminal=s["name"] if s["terminal"] else None,
+        )
+        for s in spec
+    ]
+    return PipelineConfig("random", "s0", stages)
+
+
 @settings(max_examples=EXAMPLES * 5, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.data())
 def test_whatever_validates_drains(spec: list[dict[str, Any]], data: Any) -> None:
     world = new_world()
     try:
-        config = PipelineConfig(
-            "random",
-            "s0",
-            [
-                stage(
-                    s["name"],
-                    s["kind"],
-                    lane=f"lane{s['lane']}",
-                    max_open=s["max_open"],
-                    delay_s=s["delay"],
-                    next=s["after"],
-                    stream_to=s["stream"],
-                    credits=s["credits"],
-                    start_on=s["start"],
-                    merge_fn=keep_parts,
-                    terminal=s["name"] if s["terminal"] else None,
-                )
-                for s in spec
-            ],
-        )
+        config = drawn(spec)
     except ConfigError:
         return
     by_hand = ByHand(config, world)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -25,6 +26,8 @@ from antiphon.pipelines.stage import AsyncStage, Chunk, Emit, Inputs, Output, Re
 
 HERE = "tests.processes.stages"
 NAMES = ("source", "double", "tail")
+RETURN = threading.Event()
+"""Set by a test in whose own process a stage hangs."""
 PLACES = {
     "one": {"source": "main", "double": "main", "tail": "main"},
     "split": {"source": "model", "double": "model", "tail": "model"},
@@ -51,8 +54,8 @@ class Working:
 
 
 class Scripted(Stage[Working]):
-    """What its script makes it do: ``refuse`` at open; at step ``at``: ``exit``, ``hang`` (sleep), ``spin`` (hold the
-    interpreter), ``explode``; ``step_s`` in every step."""
+    """What its script makes it do: ``refuse`` at open; at step ``at`` (0: in its open): ``exit``, ``hang`` (until
+    ``RETURN`` is set), ``spin`` (hold the interpreter), ``explode``; ``step_s`` in every step."""
 
     def __init__(self, name: str, load_s: float = 0.0) -> None:
         self.name = name
@@ -65,6 +68,8 @@ class Scripted(Stage[Working]):
         task = Working(request, self.name)
         if "refuse" in task.script:
             raise Refused(str(task.script["refuse"]), param="stage_params")
+        if task.script.get("do") == "hang" and task.script["at"] == 0:
+            RETURN.wait(3600)
         return task
 
     def mishap(self, task: Working, emit: Emit) -> bool:
@@ -78,7 +83,7 @@ class Scripted(Stage[Working]):
             case "exit":
                 os._exit(3)
             case "hang":
-                time.sleep(3600)
+                RETURN.wait(3600)
             case "spin":
                 _hold_the_interpreter()
             case "explode":
@@ -143,7 +148,7 @@ class AsyncDouble(AsyncStage):
         async for chunk in chunks:
             await asyncio.sleep(0)
             if blocks:
-                time.sleep(3600)  # noqa: ASYNC251 - the mishap: nothing else on this loop runs
+                RETURN.wait(3600)  # the mishap: nothing else on this loop runs
             piece: Piece = chunk.data
             yield Output(Piece(piece.number * 2, None if piece.pcm is None else piece.pcm * 2))
         yield Output({"by": (self.name, os.getpid())}, result=True)

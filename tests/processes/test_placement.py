@@ -11,12 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from antiphon.cli import backend
 from antiphon.pipelines import splits
 from antiphon.pipelines.errors import ConfigError
 from antiphon.pipelines.graph import PipelineConfig, StageConfig
 from antiphon.pipelines.homes import Homes
 from antiphon.pipelines.placement import PipelineSpec, Placement, ProcessOptions, WorkerSpec, environment, groups, settle
 from antiphon.pipelines.run_folder import LOCK, NEW, RunFolder, sweep
+from antiphon.pipelines.threads import VARIABLE, granted
+from antiphon.settings import ProcessSettings, ServerSettings
 from tests.processes.stages import HERE, build, spec
 
 
@@ -59,6 +62,7 @@ def test_what_cannot_run_is_refused_by_stage_and_field(config: PipelineConfig, s
         (Placement({"model": ProcessOptions(replicas=0)}), "'model'"),
         (Placement(default=ProcessOptions(threads=0)), "'model'"),
         (Placement(default=ProcessOptions(step_limit_s=0)), "'model'"),
+        (Placement({"model": ProcessOptions(start_limit_s=float("nan"))}), "start_limit_s must be more than 0"),
     ],
 )
 def test_options_of_no_process_or_without_sense_are_refused(placement: Placement, said: str) -> None:
@@ -141,3 +145,26 @@ def test_what_a_killed_run_left_is_swept_at_the_next_start(tmp_path: Path) -> No
     os.close(held)
     assert sweep(tmp_path) == [unborn]
     alive.close()
+
+
+def test_the_doors_own_process_takes_a_limit_and_nothing_else() -> None:
+    here = build(place="middle")
+    Placement({"main": ProcessOptions(step_limit_s=1.0)}, ProcessOptions(replicas=2, threads=2)).check(here)
+    for options in (ProcessOptions(replicas=2), ProcessOptions(threads=2), ProcessOptions(env={"A": "b"})):
+        with pytest.raises(ConfigError, match="'main' is the door's own"):
+            Placement({"main": options}).check(here)
+
+
+def test_settings_become_a_placement() -> None:
+    told = {"talker": ProcessSettings(replicas=2, step_limit_s=5.0, env={"A": "b"}), "thinker": ProcessSettings(threads=1)}
+    placement = backend.placement(ServerSettings(processes="apart", threads=4, process=told))
+    assert placement.of("talker") == ProcessOptions(replicas=2, threads=4, step_limit_s=5.0, env={"A": "b"})
+    assert placement.of("thinker") == ProcessOptions(threads=1)
+    assert placement.of("decode") == ProcessOptions(threads=4)
+
+
+@pytest.mark.parametrize(("told", "threads"), [("3", 3), ("", 1), ("0", 1), ("many", 1), ("-2", 1)])
+def test_an_engine_gets_the_threads_of_its_process(monkeypatch: pytest.MonkeyPatch, told: str, threads: int) -> None:
+    monkeypatch.setenv(VARIABLE, told)
+    assert granted() == threads
+    assert environment(ProcessOptions(threads=3))[VARIABLE] == "3"

@@ -132,6 +132,13 @@ async def test_an_async_stage_that_blocks_its_loop_is_a_hang_too(caplog: pytest.
 
 
 @pytest.mark.asyncio(loop_scope="module")
+async def test_a_hang_outside_of_a_step_is_one_too(client: Client) -> None:
+    await ends_inside(client.generate(ask("opening", terminal="left", source={"n": 3}, left={"at": 0, "do": "hang"})))
+    assert "stage 'left' has been in one step" in client.health()["processes"]["left.0"]["last_end"]
+    assert await eventually(client, ask("again", terminal="left", source={"n": 3})) == [0, 2, 4]
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_it_dies_again_and_again_and_always_comes_back(client: Client) -> None:
     for n in range(3):
         inside = client.generate(ask(f"r{n}", terminal="left", source={"n": 10**9, "size": 60_000}))

@@ -20,6 +20,7 @@ from antiphon.pipelines.local.voices import check_voice
 from antiphon.pipelines.outputs import Mark
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.stage import WAIT, Chunk, Emit, Inputs, Ready, Request, Stage, Wait
+from antiphon.pipelines.threads import granted
 
 FRAME_MS = 12.5
 _QUIET_DB = -60.0
@@ -52,9 +53,9 @@ class Talker(Stage[_Task]):
     punctuation asks for. Without it the samples are those of the package.
     """
 
-    def __init__(self, trim: bool = True, threads: int = 1) -> None:
+    def __init__(self, trim: bool = True, threads: int | None = None) -> None:
         self.trim = trim
-        self.threads = threads
+        self.threads = threads or granted()
         self._net: Any = None
         self._reader: Reader | None = None
 

@@ -20,6 +20,7 @@ from antiphon.pipelines.local.rendering import Renderer
 from antiphon.pipelines.outputs import TextResult, Usage
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.stage import Emit, Inputs, Progress, Ready, Reason, Request, Stage, Wait
+from antiphon.pipelines.threads import granted
 
 SLICE_SPEAKING = 16
 SLICE_QUIET = 32
@@ -55,10 +56,14 @@ class Thinker(Stage[Thought]):
         context: int = 4096,
         cells: int = 16_384,
         max_conversations: int = 48,
-        threads: int = 1,
+        threads: int | None = None,
     ) -> None:
         self._engine = Engine(
-            model or thinker_model.installed(), context=context, cells=cells, sequences=max_conversations + 1, threads=threads
+            model or thinker_model.installed(),
+            context=context,
+            cells=cells,
+            sequences=max_conversations + 1,
+            threads=threads or granted(),
         )
         self._renderer = Renderer(self._engine)
         self._open: set[Thought] = set()

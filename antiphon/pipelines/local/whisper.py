@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from antiphon.pipelines.local.whisper_tokens import Vocabulary
 from antiphon.pipelines.log_mel import RATE, log_mel
+from antiphon.pipelines.threads import granted
 
 WEIGHT: Final = "whisper-base-ct2"
 FULL_S: Final = 30.0
@@ -72,7 +73,7 @@ class Recogniser:
 
         # Two workers share one set of weights: the second is for ``decode_full``, so that nobody waits behind it.
         self._model: Any = ctranslate2.models.Whisper(
-            str(folder), device="cpu", compute_type="int8", intra_threads=1, inter_threads=2
+            str(folder), device="cpu", compute_type="int8", intra_threads=granted(), inter_threads=2
         )
         self._view: Any = ctranslate2.StorageView.from_array
         self.vocabulary = Vocabulary(folder)

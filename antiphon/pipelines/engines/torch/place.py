@@ -9,6 +9,7 @@ import torch
 
 from antiphon.pipelines.errors import ConfigError, WeightError
 from antiphon.pipelines.stage import Fence
+from antiphon.pipelines.threads import granted
 
 GIB = 1 << 30
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -34,8 +35,9 @@ class Place:
         if name not in _DTYPES:
             raise ConfigError(f"dtype {dtype!r} is not one of {', '.join(_DTYPES)}")
         if where.type == "cpu":
-            # Several stages share the cores; torch's own pool beside them makes every step slower, not faster.
-            torch.set_num_threads(1)
+            # Several stages share the cores; torch's own pool beside them makes every step slower, not faster, unless the
+            # operator grants more.
+            torch.set_num_threads(granted())
         return cls(where, _DTYPES[name])
 
     def free_bytes(self) -> int:

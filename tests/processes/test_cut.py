@@ -1,0 +1,144 @@
+"""When stages are lost, only the requests that had something in them fail: random graphs by hand, and real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterable
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from antiphon.pipelines.client import Client, Generation
+from antiphon.pipelines.errors import ConfigError, StageFailed
+from antiphon.pipelines.handle import End, Handle
+from antiphon.pipelines.messages import Event, Feed, Give, ToLane
+from antiphon.pipelines.process_runtime import ProcessRuntime
+from antiphon.pipelines.scheduler import SteppedLane
+from antiphon.pipelines.stage import Request
+from tests.pipelines.by_hand import ByHand
+from tests.pipelines.dummies import Script, new_world
+from tests.pipelines.test_properties import EXAMPLES, PHASES, drawn, graphs
+from tests.processes.stages import ask, spec
+
+LOST = StageFailed("s", "gone", code="server_error", retryable=True)
+
+
+class Mortal(ByHand):
+    """One of its lanes may die: what is sent there is lost, and of what it sent last perhaps a part."""
+
+    dead = ""
+
+    def to_lanes(self, lanes: Iterable[str], message: ToLane) -> None:
+        super().to_lanes([lane for lane in lanes if lane != self.dead], message)
+
+    def turn(self, lane: str) -> None:
+        if lane != self.dead:
+            super().turn(lane)
+
+    def die(self, name: str, swallowed: int) -> None:
+        self.dead = name
+        stages = {s.name for s in self.config.lanes[name]}
+        self.lane_that_died = self.lanes.pop(name)
+        for other in self.lanes.values():
+            of_dead = [m for m in letters(other) if isinstance(m, Feed | Give) and m.source in stages]
+            lost = {id(m) for m in of_dead[max(0, len(of_dead) - swallowed) :]}
+            for message in [other.mail.get_nowait() for _ in letters(other)]:
+                if id(message) not in lost:
+                    other.mail.put(message)
+
+    def has_left(self, handle: Handle) -> bool:
+        """Every stage of the request that was there had ended, whoever sends to one too, and all that they sent is read."""
+        plan = handle.plan
+        stages = {s.name for s in self.config.lanes[self.dead]} & set(plan.stages)
+        over = stages | {s for s in plan.stages if stages & {*plan.next[s], *plan.stream[s]}}
+        riders = {name: lane.riders.get(handle.key) for name, lane in [*self.lanes.items(), (self.dead, self.lane_that_died)]}
+        for name in over:
+            rider = riders[self.config.stages[name].lane]
+            if rider is None or name not in rider.seats or rider.seats[name].state != "closed":
+                return False
+        waiting = [*self.coordinator._mail, *(m for lane in self.lanes.values() for m in letters(lane))]
+        return not any(getattr(m, "source", getattr(m, "stage", "")) in stages for m in waiting)
+
+
+def letters(lane: SteppedLane) -> list[Any]:
+    """What waits in a lane's mail, which stays there."""
+    found = [lane.mail.get_nowait() for _ in range(lane.mail.qsize())]
+    for message in found:
+        lane.mail.put(message)
+    return found
+
+
+@settings(max_examples=EXAMPLES * 5, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@given(graphs(), st.data())
+def test_a_lost_lane_takes_what_was_inside_and_nothing_else(spec: list[dict[str, Any]], data: Any) -> None:
+    world = new_world()
+    try:
+        config = drawn(spec)
+    except ConfigError:
+        return
+    by_hand = Mortal(config, world)
+    terminals = [s["name"] for s in spec if s["terminal"]]
+    handles = []
+    for i in range(3):
+        wanted = data.draw(st.sets(st.sampled_from(terminals), min_size=1))
+        script = Script(counts={s["name"]: s["count"] for s in spec})
+        request = Request(id=f"r{i}", terminals=tuple(sorted(wanted)), body=script)
+        script.streams = config.plan(request).streams
+        handles.append(by_hand.coordinator.submit(request))
+    seen: dict[Handle, list[Event | End]] = {handle: [] for handle in handles}
+    for _ in range(data.draw(st.integers(0, 40))):
+        by_hand.turn(data.draw(st.sampled_from(sorted(by_hand.lanes))))
+        by_hand.coordinator.turn(world.now)
+        for handle, log in seen.items():
+            if (event := handle.read()) is not None:
+                log.append(event)
+        world.now += 0.1
+    victim = data.draw(st.sampled_from(sorted(by_hand.lanes)))
+    swallowed = data.draw(st.integers(0, 3))
+    by_hand.die(victim, swallowed)
+    left = [h for h in handles if h.end is None and not swallowed and by_hand.has_left(h)]
+    elsewhere = [h for h in handles if victim not in {config.stages[s].lane for s in h.plan.stages}]
+    by_hand.coordinator.lanes_lost({victim}, LOST)
+    for handle, rest in by_hand.run(handles, dt=0.1).items():
+        seen[handle] += rest
+    assert not world.wrong, world.wrong
+    assert by_hand.idle, "a request hangs on a lane that is no more"
+    for handle, log in seen.items():
+        assert sum(isinstance(e, End) for e in log) == 1
+        assert handle.end is not None
+        if handle.end.reason == "finished":
+            ended = sorted(e.terminal for e in log if isinstance(e, Event) and e.last)
+            assert ended == sorted(handle.plan.ends), "finished without all of it"
+        else:
+            assert isinstance(handle.end.error, StageFailed) and handle.end.error.retryable
+    assert {h.end.reason for h in left + elsewhere if h.end} <= {"finished"}, "what had left it goes on"
+
+
+async def whole(generation: Generation) -> list[int]:
+    return [event.data.number async for event in generation if not event.last]
+
+
+@pytest.mark.parametrize("victim", ["source", "double"])
+async def test_a_request_goes_on_without_a_process_that_it_has_left(victim: str) -> None:
+    """It has passed the victim and waits in the next stage; another is inside the victim; a third comes afterwards."""
+    async with Client(ProcessRuntime(spec(place="apart"))) as client:
+        slow = {"source": "double", "double": "tail"}[victim]
+        passed = client.generate(ask("passed", source={"n": 6}, **{slow: {"step_s": 0.05}}))
+        reading = passed.__aiter__()
+        first = await anext(reading)  # six fit into the credits of each edge: everything before the slow one is over
+        inside = client.generate(ask("inside", source={"n": 10**9, "size": 30_000}))
+        async for _ in inside:
+            break
+        place = client.health()["processes"][f"{victim}.0"]["place"]
+        os.kill(int(place.split()[1]), signal.SIGKILL)
+        with pytest.raises(StageFailed) as failed:
+            await asyncio.wait_for(whole(inside), 10)
+        assert failed.value.retryable and failed.value.stage == victim
+        assert [first.data.number, *[e.data.number async for e in reading if not e.last]] == [4 * n for n in range(6)]
+        line = await asyncio.wait_for(passed.released(), 10)
+        assert f"released:{victim}" not in line, "a dead process gives no receipt, and nobody waits for one"
+        await asyncio.wait_for(inside.released(), 10)
