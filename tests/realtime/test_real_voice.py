@@ -70,6 +70,23 @@ async def test_a_spoken_question_is_heard_read_and_answered_aloud(port: int, spe
         await talk._task
 
 
+async def test_a_spoken_turn_reads_only_what_is_new(port: int, speech: np.ndarray) -> None:
+    """The talk so far, and what is read ahead while the user speaks, lie in the cache: 24 tokens of template and question
+    are left, however long the talk."""
+    async with connect(f"ws://127.0.0.1:{port}/v1/realtime", max_size=None, compression=None) as socket:
+        talk = Talk(socket)
+        await talk.say_hello(max_output_tokens=12)
+        read = []
+        for _ in range(3):
+            await talk.speak(np.concatenate([speech, np.zeros(24_000, np.float32)]), pace=0.5)
+            used = (await talk.until("response.done", within=60.0))["response"]["usage"]
+            read.append(used["input_tokens"] - used["input_token_details"]["cached_tokens"])
+        assert used["input_tokens"] > 80, "the talk has grown"
+        assert max(read) <= 24, read
+        await socket.close()
+        await talk._task
+
+
 async def test_sigterm_lets_an_answer_end_and_closes_with_1001(server: tuple[int, subprocess.Popen[str]]) -> None:
     """The last test here: it ends the server."""
     port, process = server
