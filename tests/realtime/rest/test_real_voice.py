@@ -1,4 +1,5 @@
-"""The whole CPU voice behind the REST doors, asked by the official openai client. Loaded once for all tests here."""
+"""The whole CPU voice behind the REST doors, asked by the official openai client: in one process, with the models apart, with
+every stage apart. Loaded once for each."""
 
 from __future__ import annotations
 
@@ -19,16 +20,17 @@ import pytest
 import uvicorn
 from numpy.typing import NDArray
 
+from antiphon.cli import backend
 from antiphon.pipelines import weights
-from antiphon.pipelines.client import Client
 from antiphon.pipelines.errors import WeightError
-from antiphon.pipelines.runtime import LocalRuntime
 from antiphon.realtime.app import create_app
 from antiphon.realtime.settings import Settings
+from antiphon.settings import ServerSettings
 
 openai = pytest.importorskip("openai")
 pytestmark = pytest.mark.real
 
+SPLITS = ("one", "split", "apart")
 SENTENCE = "The quick brown fox jumps over the lazy dog."
 FORMATS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 WEATHER: Any = {
@@ -41,17 +43,17 @@ WEATHER: Any = {
 }
 
 
-@pytest.fixture(scope="module")
-def app() -> Iterator[Any]:
+@pytest.fixture(scope="module", params=SPLITS)
+def app(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A running server; its state is ``app.state.antiphon``, its address ``app.state.url``."""
-    from antiphon.pipelines.local.pipeline import DEFAULT_WEIGHTS, build
+    from antiphon.pipelines.local.pipeline import DEFAULT_WEIGHTS
 
     try:
         for name in DEFAULT_WEIGHTS.values():
             weights.path(name)
     except WeightError as e:
         pytest.skip(str(e))
-    app = create_app(Settings(), lambda: Client(LocalRuntime(build())))
+    app = create_app(Settings(), backend.client_factory(ServerSettings(processes=request.param)))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=2))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
