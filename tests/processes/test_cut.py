@@ -14,12 +14,13 @@ from hypothesis import HealthCheck, given, settings
 
 from antiphon.pipelines.client import Client, Generation
 from antiphon.pipelines.errors import ConfigError, StageFailed
+from antiphon.pipelines.graph import PipelineConfig
 from antiphon.pipelines.handle import End, Handle
 from antiphon.pipelines.messages import Event, Feed, Give, ToLane
 from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.pipelines.scheduler import SteppedLane
 from antiphon.pipelines.stage import Request
-from tests.pipelines.by_hand import ByHand
+from tests.pipelines.by_hand import ByHand, stage
 from tests.pipelines.dummies import Script, new_world
 from tests.pipelines.test_properties import EXAMPLES, PHASES, drawn, graphs
 from tests.processes.stages import ask, spec
@@ -116,6 +117,26 @@ def test_a_lost_lane_takes_what_was_inside_and_nothing_else(spec: list[dict[str,
         else:
             assert isinstance(handle.end.error, StageFailed) and handle.end.error.retryable
     assert {h.end.reason for h in left + elsewhere if h.end} <= {"finished"}, "what had left it goes on"
+
+
+def test_who_still_sends_to_a_lost_stage_does_not_wait_for_its_credit() -> None:
+    """The receiver had ended early, so nobody misses anything of it; but it gives no credit back any more."""
+    world = new_world()
+    stages = [
+        stage("talks", "ar", lane="here", stream_to=("listens",), credits=1, terminal="talk"),
+        stage("listens", "cut", lane="there", terminal="enough"),
+    ]
+    by_hand = Mortal(PipelineConfig("early", "talks", stages), world)
+    script = Script(counts={"talks": 9, "listens": 0}, streams={"listens": frozenset({"talks"})})
+    handle = by_hand.coordinator.submit(Request(id="r", terminals=("enough", "talk"), body=script))
+    while "enough" in handle.left:
+        by_hand.as_threads_would()
+        handle.read()
+    assert handle.end is None
+    by_hand.die("there", 0)
+    by_hand.coordinator.lanes_lost({"there"}, LOST)
+    log = by_hand.run([handle])[handle]
+    assert isinstance(log[-1], End) and log[-1].reason == "failed" and by_hand.idle
 
 
 async def whole(generation: Generation) -> list[int]:

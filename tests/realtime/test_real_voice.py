@@ -1,4 +1,4 @@
-"""The whole server, as a user starts it, on the CPU voice: one process for the doors, one for the models."""
+"""The whole server, as a user starts it, on the CPU voice: in one process, with the models apart, with every stage apart."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.realtime.interrupting import interrupt
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[tuple[int, subprocess.Popen[str]]]:
+@pytest.fixture(scope="module", params=["one", "split", "apart"])
+def server(request: pytest.FixtureRequest) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     from antiphon.pipelines import weights
     from antiphon.pipelines.errors import WeightError
     from antiphon.pipelines.local.pipeline import DEFAULT_WEIGHTS
@@ -30,7 +30,7 @@ def server() -> Iterator[tuple[int, subprocess.Popen[str]]]:
             weights.path(name)
     except WeightError as e:
         pytest.skip(f"weights are absent: {e}")
-    with serving.started(serving.REAL) as found:
+    with serving.started([*serving.REAL, "--processes", request.param]) as found:
         yield found
 
 
