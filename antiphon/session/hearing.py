@@ -33,7 +33,9 @@ from antiphon.session.turn import MAYBE, Detector, Turn, patience_ms
 TAIL = MAYBE
 """Input samples after the last voiced one that the model still gets."""
 ATTEMPTS = 2
-"""Early answers, and transcript guesses, that one turn may cost."""
+"""Early answers that one turn may cost, and transcript guesses."""
+SHORTEST_EARLY_MS = 224
+"""Less voice than this is often the first syllable before a stop, seldom a whole utterance: no answer is spent on it."""
 SHORTEST_COMMIT_MS = 100
 LONGEST_TURN_S = 300
 """Speech that does not end (a television, say) becomes an item after this long, and the next one goes on."""
@@ -50,7 +52,8 @@ class Speech:
 
     item_id: str
     start: int
-    attempts: int = ATTEMPTS
+    answers: int = ATTEMPTS
+    guesses: int = ATTEMPTS
     scoring: str | None = None
 
 
@@ -111,8 +114,7 @@ class Hearing:
         speech.scoring = None
         self._core.counts["turn_scores" if event.p is not None else "turn_scores_failed"] += 1
         if policy["type"] == "semantic_vad":
-            voiced_ms = detector.voiced * WINDOW * 1000 / IN_RATE
-            detector.silence_ms = patience_ms(event.p, policy["eagerness"], voiced_ms)
+            detector.silence_ms = patience_ms(event.p, policy["eagerness"], self._voiced_ms(detector))
             self._decide(detector.over())
 
     @property
@@ -167,13 +169,13 @@ class Hearing:
             detector.silence_ms = patience_ms(None, policy["eagerness"], 0)
             speech.scoring = core.new_id("score")
             core.do(ScoreTurn(speech.scoring, (max(span[0], detector.scored - SCORED_S * IN_RATE), detector.scored)))
-        if not speech.attempts:
-            return
-        speech.attempts -= 1
-        if core.features.eager_transcript:
+        if core.features.eager_transcript and speech.guesses:
+            speech.guesses -= 1
             self._transcripts.guess(span)
         answers = core.converses and policy.get("create_response") and self._responses.active is None
-        if answers and core.features.early and core.spare.early and self._is_speech(detector):
+        long_enough = self._voiced_ms(detector) >= max(SHORTEST_EARLY_MS, core.features.min_speech_ms)
+        if answers and long_enough and speech.answers and core.features.early and core.spare.early:
+            speech.answers -= 1
             self._anticipation.start(span)
 
     def _stop(self, span: Span) -> None:
@@ -207,7 +209,11 @@ class Hearing:
             detector.silence_ms = math.inf
 
     def _is_speech(self, detector: Detector) -> bool:
-        return detector.voiced * WINDOW * 1000 >= self._core.features.min_speech_ms * IN_RATE
+        return self._voiced_ms(detector) >= self._core.features.min_speech_ms
+
+    @staticmethod
+    def _voiced_ms(detector: Detector) -> float:
+        return detector.voiced * WINDOW * 1000 / IN_RATE
 
     def _end(self, detector: Detector) -> int:
         """The same at maybe-over and at the end, so that what was begun early fits."""

@@ -147,6 +147,19 @@ def test_clear_and_commit_end_what_was_begun() -> None:
         assert not talk.check.gens, command
 
 
+def test_no_answer_is_spent_on_a_first_syllable() -> None:
+    talk = Talk()
+    talk.say(5)  # 160 ms of voice, then the closure of a stop
+    talk.hush(3)
+    assert talk.session.counts["early_started"] == 0 and talk.session.counts["transcript_guesses"] == 1
+    for _ in range(2):
+        talk.say(8)
+        talk.hush(3)
+    assert talk.session.counts["early_started"] == 2
+    talk.hush(20)
+    assert talk.session.counts["early_won"] == 1
+
+
 def test_prepare_is_asked_once_for_each_state_and_stops_before_the_answer() -> None:
     talk = Talk(Features(prepare=True), update={"instructions": "Long instructions."})
     prepared = talk.gen("prepare")
