@@ -89,7 +89,9 @@ CASES: dict[str, Any] = {
     "omni projection": (payloads.Speech(MEL, 300, "k"),),
     "omni pictures": ((payloads.Patches((1, 2, 3), "k", MEL),), ()),
     "omni seen": payloads.Seen(((MEL, MEL),), ()),
-    "omni input": payloads.ThinkerInput(np.arange(3), np.zeros((3, 3), np.float32), 0.0, audio=MEL, deepstack=(MEL,)),
+    "omni input": payloads.ThinkerInput(
+        np.arange(3), np.arange(3), np.zeros((3, 3), np.float32), 0.0, audio=MEL, deepstack=(MEL,)
+    ),
     "omni said": payloads.Said(4, payloads.Prompt(np.arange(3), media=MEL)),
     "omni frame": payloads.Frame((1, 2, 3), -1),
     "scalars": [np.float32(1.5), np.int64(-3), np.bool_(True)],

@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant("the first code is dropped", "code_predictor", "total = first\n", "total = first * 0\n"),
     Mutant("no repetition penalty", "params", "repetition_penalty=1.05", "repetition_penalty=1.0", "turns"),
     Mutant("positions are one ahead", "talker", "t.length + t.frames - 1 + t.delta", "t.length + t.frames + t.delta"),
-    Mutant("the terminal token is spoken", "thinker", "self._say(task, said[:-1], emit)", "self._say(task, said, emit)"),
+    Mutant("the terminal token is spoken", "answer", "[*said[:-1], End(", "[*said, End("),
     Mutant(
         "the start of speech stands before its pads",
         "talker_input",

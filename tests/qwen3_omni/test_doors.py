@@ -69,17 +69,13 @@ async def test_chat_with_image_and_audio_in_and_audio_out(folder: str, expected:
     assert usage is not None and usage.prompt_tokens_details.audio_tokens == 26
 
 
-async def test_what_is_not_supported_is_said(folder: str) -> None:
+async def test_an_unknown_voice_is_said(folder: str) -> None:
     async with chatting(folder) as ai:
-        for extra in (
-            {"tools": [{"type": "function", "function": {"name": "f"}}]},
-            {"audio": {"voice": "nobody", "format": "wav"}},
-        ):
-            with pytest.raises(openai.BadRequestError, match=r"tools|nobody"):
-                await ai.chat.completions.create(
-                    model="tiny", messages=[{"role": "user", "content": "Hi"}], modalities=["text", "audio"],
-                    **{"audio": {"voice": "ethan", "format": "wav"}, **extra},
-                )  # fmt: skip
+        with pytest.raises(openai.BadRequestError, match="nobody"):
+            await ai.chat.completions.create(
+                model="tiny", messages=[{"role": "user", "content": "Hi"}], modalities=["text", "audio"],
+                audio={"voice": "nobody", "format": "wav"},
+            )  # fmt: skip
 
 
 async def test_a_spoken_realtime_turn(folder: str) -> None:

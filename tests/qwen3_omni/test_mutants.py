@@ -24,12 +24,12 @@ USERS: dict[str, tuple[tuple[Any, str], ...]] = {
     "vocoder": ((code2wav, "Vocoder"),),
     "positions": ((talker_input, "Positions"),),
     "talker": (),
-    "thinker": (),
+    "answer": ((thinker, "Answer"), (thinker, "End")),
 }
 """Who has a mutated module's name at hand."""
 REBUILT: dict[str, tuple[str, Any, str]] = {
     "vocoder": ("code2wav", code2wav, "Code2Wav"),
-    "thinker": ("thinker", thinker, "Thinker"),
+    "answer": ("thinker", thinker, "Thinker"),
 }
 """The stage that has to be built again; for most it is the talker."""
 

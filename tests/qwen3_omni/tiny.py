@@ -45,13 +45,41 @@ CORPUS = [
     "stream audio frames as soon as they are ready",
 ] * 4
 
+TOOLS_HEAD = (
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+)
+TOOLS_TAIL = (
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+    "<tool_call></tool_call> XML tags:\n<tool_call>\n"
+    '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
+)
+"""What the published templates of this family (Qwen2.5 on) tell the model of its tools."""
+
 CHAT_TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
-    "{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}"
+    "{% macro said(content) %}{% if content is string %}{{ content }}{% else %}{% for c in content %}"
     "{% if c.type == 'audio' %}<|audio_start|><|audio_pad|><|audio_end|>"
     "{% elif c.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
     "{% elif c.type == 'video' %}<|vision_start|><|video_pad|><|vision_end|>"
-    "{% elif c.type == 'text' %}{{ c.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% elif c.type == 'text' %}{{ c.text }}{% endif %}{% endfor %}{% endif %}{% endmacro %}"
+    "{% if tools %}<|im_start|>system\n"
+    "{% if messages[0].role == 'system' %}{{ said(messages[0].content) + '\n\n' }}{% endif %}"
+    f"{{{{ {TOOLS_HEAD!r} }}}}"
+    "{% for tool in tools %}{{ '\n' + (tool | tojson) }}{% endfor %}"
+    f"{{{{ {TOOLS_TAIL!r} }}}}<|im_end|>\n{{% endif %}}"
+    "{% for m in messages %}"
+    "{% if m.role == 'tool' %}"
+    "{% if loop.first or messages[loop.index0 - 1].role != 'tool' %}<|im_start|>user{% endif %}"
+    "{{ '\n<tool_response>\n' + said(m.content) + '\n</tool_response>' }}"
+    "{% if loop.last or messages[loop.index0 + 1].role != 'tool' %}<|im_end|>\n{% endif %}"
+    "{% elif not (tools and loop.first and m.role == 'system') %}"
+    "<|im_start|>{{ m.role + '\n' + said(m.content) }}"
+    "{% for call in m.tool_calls or () %}"
+    "{% if m.content or not loop.first %}{{ '\n' }}{% endif %}"
+    '{{ \'<tool_call>\n{"name": "\' + call.function.name + \'", "arguments": \' }}'
+    "{% if call.function.arguments is string %}{{ call.function.arguments }}"
+    "{% else %}{{ call.function.arguments | tojson }}{% endif %}{{ '}\n</tool_call>' }}"
+    "{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
@@ -72,6 +100,7 @@ def tokenizer() -> Any:
             pad_token="<|endoftext|>",
             extra_special_tokens=SPECIALS,
         )
+    made.add_tokens(["<tool_call>", "</tool_call>"])
     made.chat_template = CHAT_TEMPLATE
     for word in ("system", "user", "assistant", "\n"):
         assert len(made.encode(word)) == 1, word

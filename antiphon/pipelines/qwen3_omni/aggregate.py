@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from antiphon.pipelines.errors import StageFailed
 from antiphon.pipelines.qwen3_omni import model
-from antiphon.pipelines.qwen3_omni.payloads import Floats, Heard, Layout, Prepared, Seen, ThinkerInput
+from antiphon.pipelines.qwen3_omni.payloads import Floats, Heard, Ids, Layout, Prepared, Seen, ThinkerInput
 from antiphon.pipelines.qwen3_omni.positions import Positions
 from antiphon.pipelines.stage import Emit, Merge, Request, Stage
 
@@ -69,8 +70,18 @@ class Aggregate(Stage[tuple[Prepared, Heard, Seen]]):
             _fits("image", None, int(is_image.sum()))
             _fits("video", None, int(is_video.sum()))
         positions, delta = self.positions.number(ids, layout)
+        names = ids.copy()
+        _name(
+            names,
+            ids == thinker.audio_token_id,
+            "audio",
+            ((s.key, len(f)) for s, f in _paired(prepared.speech, heard.features)),
+        )
+        _name(names, is_image, "image", ((p.key, len(f[0])) for p, f in _paired(prepared.images, seen.images)))
+        _name(names, is_video, "video", ((p.key, len(f[0])) for p, f in _paired(prepared.videos, seen.videos)))
         return ThinkerInput(
             ids,
+            names,
             np.ascontiguousarray(positions),
             delta,
             layout,
@@ -88,6 +99,20 @@ def _fits(kind: str, features: Floats | None, places: int) -> None:
     have = 0 if features is None else len(features)
     if have != places:
         raise StageFailed("mm_aggregate", f"the prompt has {places} {kind} places and the encoder made {have} features")
+
+
+def _paired(items: Sequence[Any], features: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
+    return zip(items, features, strict=True)
+
+
+def _name(names: Ids, places: Any, kind: str, items: Iterable[tuple[str, int]]) -> None:
+    """Number the places of each item after its content; below zero, where no id is."""
+    for key, count in items:
+        digest = hashlib.blake2b(f"{kind}/{key}".encode(), digest_size=7).digest()
+        at = np.flatnonzero(places)[:count]
+        names[at] = -1 - int.from_bytes(digest, "big")
+        places = places.copy()
+        places[at] = False
 
 
 def _interleaved(is_image: Any, is_video: Any, images: Floats | None, videos: Floats | None) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from antiphon.pipelines.outputs import TextDelta, TextResult, Usage
+from antiphon.pipelines.outputs import CallDelta, TextDelta, TextResult, Usage
 from antiphon.pipelines.qwen3_omni.detokenizer import Detokenizer, read_tokenizer
 from antiphon.pipelines.qwen3_omni.payloads import Finished
 from antiphon.pipelines.stage import READY, WAIT, Chunk, Emit, Ready, Request, Stage, Wait
@@ -14,6 +14,7 @@ class Task:
     def __init__(self, text: Detokenizer) -> None:
         self.text = text
         self.tokens: list[int] = []
+        self.calls: list[CallDelta] = []
         self.uncounted = 0
         self.finished: Finished | None = None
         self.over = False
@@ -33,11 +34,13 @@ class Decode(Stage[Task]):
             task.over = True
         elif isinstance(chunk.data, Finished):
             task.finished = chunk.data
+        elif isinstance(chunk.data, CallDelta):
+            task.calls.append(chunk.data)  # no text follows a call
         else:
             task.tokens.append(chunk.data.token)
 
     def poll(self, task: Task, now: float) -> Ready | Wait:
-        return READY if task.tokens or task.over else WAIT
+        return READY if task.tokens or task.calls or task.over else WAIT
 
     def step(self, batch: Sequence[Task], emit: Emit) -> None:
         for task in batch:
@@ -53,6 +56,9 @@ class Decode(Stage[Task]):
             if text:
                 emit.chunk(task, TextDelta(text, task.uncounted))
                 task.uncounted = 0
+            for piece in task.calls:
+                emit.chunk(task, piece)
+            task.calls = []
             if task.over:
                 emit.result(task, _result(end))
 
@@ -62,8 +68,9 @@ def _result(end: Finished | None) -> TextResult:
         return TextResult()
     usage = Usage(
         prompt_tokens=end.prompt_tokens,
+        cached_tokens=end.cached_tokens,
         completion_tokens=end.completion_tokens,
         prompt_audio_tokens=end.audio_tokens,
         prompt_image_tokens=end.image_tokens,
     )
-    return TextResult("length" if end.reason == "length" else "stop", usage)
+    return TextResult(end.reason, usage)

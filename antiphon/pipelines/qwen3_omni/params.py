@@ -109,8 +109,13 @@ def chunking(request: GenerateRequest, first: int, then: int) -> Chunking:
     )
 
 
+def in_order(speakers: Collection[str]) -> tuple[str, ...]:
+    """A checkpoint's voices; Ethan first where there is one, which is the reference implementation's default."""
+    return tuple(sorted(map(str, speakers), key=lambda name: name != "ethan"))
+
+
 def speaker(request: GenerateRequest, speakers: Collection[str]) -> str:
-    """The voice's name as the checkpoint spells it; the first one is "default"."""
+    """The voice's name as the checkpoint spells it; the first one of ``in_order`` is "default"."""
     name = request.voice.name.lower()
     if name == "default":
         return next(iter(speakers))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.pipelines.local.prepared import Prepared as Clips
+from antiphon.pipelines.outputs import CallDelta
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -82,10 +83,12 @@ class Layout(msgspec.Struct, frozen=True):
 class ThinkerInput(msgspec.Struct, frozen=True):
     """``positions`` [3, P] (time, height, width); ``delta`` is what a position is ahead of its index after the prompt.
 
+    ``names`` [P]: an id for text, a number of the content at media places: equal names, equal content.
     ``audio`` [audio places, H], ``visual`` [image and video places in prompt order, H], ``deepstack``: levels of the same.
     """
 
     ids: Ids
+    names: Ids
     positions: Floats
     delta: float
     layout: Layout = Layout()
@@ -115,8 +118,9 @@ class Said(msgspec.Struct, frozen=True, tag="said"):
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
     """A Thinker's last chunk. The terminal token is never spoken; ``shown`` is its text, where it has any to show."""
 
-    reason: Literal["stop", "length"]
+    reason: Literal["stop", "length", "tool_calls"]
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     completion_tokens: int = 0
     audio_tokens: int = 0
     image_tokens: int = 0
@@ -124,7 +128,8 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
     shown: str = ""
 
 
-ThinkerChunk = Said | Finished
+ThinkerChunk = Said | CallDelta | Finished
+"""A piece of a tool call is shown and never spoken."""
 
 
 class Frame(msgspec.Struct, frozen=True):

@@ -129,13 +129,12 @@ def _info(name: str, model: str, voices: tuple[str, ...], speech: bool, hears: b
 
 
 def speakers(folder: str) -> tuple[str, ...]:
-    """The checkpoint's voices; Ethan first where there is one, as in the reference implementation."""
+    """The checkpoint's voices, the default one first. Raises WeightError for a folder that names none."""
     try:
         talker = json.loads((Path(folder) / "config.json").read_text())["talker_config"]
-        names = [str(name) for name in talker["speaker_id"]]
+        return params.in_order(talker["speaker_id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WeightError(f"{folder!r} holds no config.json with a talker that has speakers") from error
-    return tuple(sorted(names, key=lambda name: name != "ethan"))
 
 
 class Check:
@@ -158,22 +157,29 @@ class Check:
                 code="unsupported_value",
                 param="messages",
             )
-        if request.kind != "generate":
-            raise Refused("this pipeline prepares nothing ahead", code="unsupported_value")
-        if body.tools and body.tool_choice.mode != "none":
-            raise Refused("tools are not supported by this pipeline", code="unsupported_value", param="tools")
-        if body.response_format.kind != "text":
-            raise Refused(
-                f"response_format {body.response_format.kind} is not supported by this pipeline",
-                code="unsupported_value",
-                param="response_format",
-            )
+        if self.elsewhere:
+            _check_elsewhere(request)
         params.check_stage_params(body)
         if "audio" in request.terminals and self.voices:
             if body.voice.speed != 1.0:
                 raise Refused("speed is not supported by this model's voice", code="unsupported_value", param="speed")
             params.speaker(body, self.voices)
             params.chunking(body, params.FIRST_CHUNK_FRAMES, params.CHUNK_FRAMES)
+
+
+def _check_elsewhere(request: Request) -> None:
+    """What only a thinker of our own does."""
+    body: GenerateRequest = request.body
+    if request.kind != "generate":
+        raise Refused("a thinker outside prepares nothing ahead", code="unsupported_value")
+    if body.tools and body.tool_choice.mode != "none":
+        raise Refused("tools are not supported with a thinker outside", code="unsupported_value", param="tools")
+    if body.response_format.kind != "text":
+        raise Refused(
+            f"response_format {body.response_format.kind} is not supported with a thinker outside",
+            code="unsupported_value",
+            param="response_format",
+        )
 
 
 def entry_route(request: Request) -> tuple[str, ...]:
@@ -226,6 +232,7 @@ def _stages(speech: bool, hears: bool) -> list[StageConfig]:
             stream_to=thinker_to,
             project_payload={"decode": payloads.without_prompt},
             credits=TEXT_CREDITS,
+            prepares=True,
             **common,
         ),
         StageConfig(name="decode", factory=f"{_HERE}.decode:Decode", terminal="text", credits=TEXT_CREDITS, **common),

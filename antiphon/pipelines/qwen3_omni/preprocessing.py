@@ -100,7 +100,7 @@ class Preprocessing(AsyncStage):
         parts = media_parts(request.messages)
         if len(parts) > self.budget.items:
             raise Refused(f"the request has {len(parts)} media; the limit is {self.budget.items}", code="invalid_media")
-        ids = self.writer.ids(request.messages)
+        ids = self.writer.ids(request.messages, request.tools if request.tool_choice.mode != "none" else ())
         items = [await self._item(name, part, sampling) for name, part in parts]
         tracks = [i.speech is not None for i in items if i.film is not None]
         if any(tracks) and not all(tracks):

@@ -1,4 +1,4 @@
-"""Messages to token ids: the checkpoint's chat template, then each media placeholder grown to its number of places."""
+"""The prompt: what the chat template writes, then each media placeholder grown to its number of places."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.qwen3_omni.chat_text import ChatText
 from antiphon.pipelines.qwen3_omni.media.audio import audio_tokens
 from antiphon.pipelines.qwen3_omni.payloads import Ids, Patches, Speech
-from antiphon.pipelines.requests import AudioPart, ImagePart, Message, Part, TextPart, VideoPart
-
-_KINDS = {AudioPart: "audio", ImagePart: "image", VideoPart: "video"}
+from antiphon.pipelines.requests import Message, Part, TextPart, Tool
 
 
 def media_parts(messages: Sequence[Message]) -> list[tuple[str, Part]]:
@@ -30,21 +29,17 @@ class PromptWriter:
 
     def __init__(self, config: Any, tokenizer: Any) -> None:
         thinker = config.thinker_config
-        self._tokenizer = tokenizer
+        self._text = ChatText(tokenizer)
         self._media = {"audio": thinker.audio_token_id, "image": thinker.image_token_id, "video": thinker.video_token_id}
         self._audio_start = thinker.audio_start_token_id
         self._audio_end = tokenizer.convert_tokens_to_ids("<|audio_end|>")
         self._merge: int = thinker.vision_config.spatial_merge_size**2
         self._n_window = thinker.audio_config.n_window
         self._positions_per_second = thinker.position_id_per_seconds
-        self._control = tuple(tokenizer.get_added_vocab())
 
-    def ids(self, messages: Sequence[Message]) -> list[int]:
-        """The template's ids, one placeholder an item. Raises Refused for text that would forge the template's marks."""
-        turns = [self._turn(f"messages[{i}]", message) for i, message in enumerate(messages)]
-        text = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
+    def ids(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
+        """The template's ids, one placeholder an item."""
+        return self._text.ids(messages, tools)
 
     def expand(
         self,
@@ -100,34 +95,6 @@ class PromptWriter:
                 places.append(self._media["audio"])
                 heard += 1
         return [self._audio_start, *places, self._audio_end]
-
-    def _turn(self, name: str, message: Message) -> dict[str, Any]:
-        role = "system" if message.role == "developer" else message.role
-        if role == "tool" or message.calls:
-            raise Refused(f"{name}: tool calls are not supported by this pipeline", code="unsupported_value", param="messages")
-        content: list[dict[str, str]] = []
-        for p, part in enumerate(message.parts):
-            if isinstance(part, TextPart):
-                content.append({"type": "text", "text": self._checked(part.text, f"{name}.parts[{p}]")})
-            elif role == "user":
-                content.append({"type": _KINDS[type(part)]})
-            elif isinstance(part, AudioPart) and part.transcript is not None:
-                content.append({"type": "text", "text": self._checked(part.transcript, f"{name}.parts[{p}]")})
-            else:
-                raise Refused(
-                    f"{name}.parts[{p}]: {_KINDS[type(part)]} is only read in the user's turns",
-                    code="unsupported_value",
-                    param="messages",
-                )
-        if all(piece["type"] == "text" for piece in content):
-            return {"role": role, "content": "".join(piece["text"] for piece in content)}
-        return {"role": role, "content": content}
-
-    def _checked(self, text: str, name: str) -> str:
-        for mark in self._control:
-            if mark in text:
-                raise Refused(f"{name}: the text holds the control token {mark}", param="messages")
-        return text
 
 
 def _mismatch(what: str) -> Refused:

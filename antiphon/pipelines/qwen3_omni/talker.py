@@ -17,9 +17,10 @@ from antiphon.pipelines.engines.torch.paged import PAGE, Row
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
 from antiphon.pipelines.errors import PipelineError, Refused
+from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.code_predictor import residual_codes
-from antiphon.pipelines.qwen3_omni.params import speaker, talker_params
+from antiphon.pipelines.qwen3_omni.params import in_order, speaker, talker_params
 from antiphon.pipelines.qwen3_omni.payloads import Finished, Frame, Prompt, Spoken, ThinkerChunk
 from antiphon.pipelines.qwen3_omni.talker_input import TalkerInput
 from antiphon.pipelines.stage import Chunk, Emit, Fence, Ready, Reason, Request, Stage, Wait
@@ -86,6 +87,7 @@ class Talker(Stage[Task]):
         self.slice = prefill_slice
         self.context = min(kv_tokens, text.max_position_embeddings)
         self.end = talker.codec_eos_token_id
+        self.voices = in_order(talker.speaker_id)
         self.suppressed = torch.zeros(text.vocab_size, dtype=torch.bool, device=self.place.device)
         self.suppressed[-SPECIAL_IDS:] = True
         self.suppressed[self.end] = False
@@ -101,7 +103,7 @@ class Talker(Stage[Task]):
 
     def open(self, request: Request, inputs: object) -> Task:
         params = talker_params(request.body)
-        voice = speaker(request.body, self.config.talker_config.speaker_id)
+        voice = speaker(request.body, self.voices)
         sampler = Sampler(params.sampling, self.talker.vocab_size, self.place.device)
         return Task(voice, sampler, params.max_frames)
 
@@ -109,6 +111,8 @@ class Talker(Stage[Task]):
         data: ThinkerChunk | None = chunk.data
         if chunk.last or data is None or isinstance(data, Finished):
             task.over = True
+            return
+        if isinstance(data, CallDelta):
             return
         if data.prompt is not None:
             task.prompt = data.prompt

@@ -18,8 +18,13 @@ PAGE = 32
 """Tokens in a page."""
 
 
+def pages(tokens: int) -> int:
+    """Pages for so many tokens."""
+    return -(-tokens // PAGE)
+
+
 class Row:
-    """One sequence's pages. ``length`` tokens are cached; ``reserved`` pages are promised to it."""
+    """One sequence's pages. ``length`` tokens are cached; it may grow to ``reserved`` pages."""
 
     __slots__ = ("length", "pages", "reserved")
 
@@ -30,14 +35,19 @@ class Row:
 
 
 class PagedCache:
-    """Pages for ``tokens`` tokens in all; storage grows as it is used, to that bound. ``promised``: pages, to open rows."""
+    """Pages for ``tokens`` tokens in all; storage grows as it is used, to that bound.
+
+    Rows that begin alike may hold the same pages: a whole page is never written again, so sharing it is safe.
+    """
 
     def __init__(self, tokens: int, place: Place) -> None:
-        self.total = -(-tokens // PAGE)
+        self.total = pages(tokens)
         self.place = place
         self._free: list[int] = []
         self._made = 0
-        self.promised = 0
+        self._holders: list[int] = []
+        """How many rows hold each page."""
+        self._growth = 0
         self._keys: list[torch.Tensor] = []
         self._values: list[torch.Tensor] = []
 
@@ -45,37 +55,67 @@ class PagedCache:
     def tokens(self) -> int:
         return self.total * PAGE
 
-    def can_hold(self, tokens: int) -> bool:
-        """Whether a row of so many tokens can be opened now."""
-        return self.promised + -(-tokens // PAGE) <= self.total
+    @property
+    def promised(self) -> int:
+        """Pages that are held, and those that open rows may still ask for."""
+        return self._made - len(self._free) + self._growth
 
-    def open(self, tokens: int) -> Row:
-        """A row that may grow to ``tokens``; its pages are promised, so it never fails half way."""
-        row = Row(-(-tokens // PAGE))
-        self.promised += row.reserved
+    def can_hold(self, tokens: int, shared: int = 0) -> bool:
+        """Whether a row of so many tokens can be opened now; ``shared`` pages of it are held already."""
+        return self.promised + pages(tokens) - shared <= self.total
+
+    def open(self, tokens: int, begins: Sequence[int] = ()) -> Row:
+        """A row that may grow to ``tokens``; its pages are promised, so it never fails half way.
+
+        ``begins``: whole pages of another row that it begins with.
+        """
+        row = Row(pages(tokens))
+        row.pages = list(begins)
+        row.length = len(begins) * PAGE
+        for page in begins:
+            self._holders[page] += 1
+        self._growth += row.reserved - len(row.pages)
         return row
+
+    def settle(self, row: Row) -> None:
+        """The row will not grow any more: what it did not use of its promise is given back."""
+        self._growth -= row.reserved - len(row.pages)
+        row.reserved = len(row.pages)
 
     def close(self, row: Row) -> None:
         """Give the row's pages back; idempotent."""
-        self.promised -= row.reserved
-        row.reserved = 0
-        self._free += row.pages
+        self.settle(row)
+        for page in row.pages:
+            self._holders[page] -= 1
+            if not self._holders[page]:
+                self._free.append(page)
         row.pages = []
-        row.length = 0
+        row.reserved = row.length = 0
+
+    def holders(self, page: int) -> int:
+        """How many rows hold the page."""
+        return self._holders[page]
 
     def begin(self, rows: Sequence[Row], width: int) -> Step:
         """Room for ``width`` more tokens in each row, and the cache object to hand to the model for this forward."""
         for row in rows:
-            need = -(-(row.length + width) // PAGE)
+            need = pages(row.length + width)
             if need > row.reserved:
                 raise RuntimeError(f"a row of {row.reserved} promised pages grows to {need}")
             while len(row.pages) < need:
-                row.pages.append(self._free.pop() if self._free else self._new_page())
+                row.pages.append(self._take_page())
         return Step(self, rows, width)
 
-    def _new_page(self) -> int:
-        self._made += 1
-        return self._made - 1
+    def _take_page(self) -> int:
+        self._growth -= 1
+        if self._free:
+            page = self._free.pop()
+        else:
+            page = self._made
+            self._made += 1
+            self._holders.append(0)
+        self._holders[page] = 1
+        return page
 
     def storage(self, layer: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of ``layer``: [pages, page, heads, dim], grown to hold every page made so far."""
@@ -101,8 +141,8 @@ class Step:
         self._cache = cache
         self._rows = rows
         self._width = width
-        pages = max(len(row.pages) for row in rows)
-        table = [row.pages + [row.pages[0]] * (pages - len(row.pages)) for row in rows]
+        width_pages = max(len(row.pages) for row in rows)
+        table = [row.pages + [row.pages[0]] * (width_pages - len(row.pages)) for row in rows]
         starts = torch.tensor([row.length for row in rows])
         at = starts[:, None] + torch.arange(width)
         held = torch.tensor(table)
@@ -110,7 +150,7 @@ class Step:
         self._page = held.gather(1, at // PAGE).to(device)
         self._offset = (at % PAGE).to(device)
         # A token sees itself and what its own row holds before it.
-        self.mask = (torch.arange(pages * PAGE)[None, None, None, :] <= at[:, None, :, None]).to(device)
+        self.mask = (torch.arange(width_pages * PAGE)[None, None, None, :] <= at[:, None, :, None]).to(device)
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any

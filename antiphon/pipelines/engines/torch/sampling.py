@@ -95,13 +95,27 @@ class Sampler:
         return torch.multinomial(scores.softmax(-1), 1, generator=self.generator)
 
 
-def choose(logits: torch.Tensor, samplers: Sequence[Sampler], suppressed: torch.Tensor | None = None) -> list[int]:
-    """The next id of each row of ``logits`` [rows, vocabulary]; ``suppressed`` [vocabulary] marks ids never said."""
+def choose(
+    logits: torch.Tensor,
+    samplers: Sequence[Sampler],
+    suppressed: torch.Tensor | None = None,
+    allowed: Sequence[torch.Tensor | None] = (),
+) -> list[int]:
+    """The next id of each row of ``logits`` [rows, vocabulary]; ``suppressed`` [vocabulary] marks ids never said.
+
+    ``allowed``: for each row, what alone it may say [vocabulary], or None; on any device.
+    """
     scores = logits.float()
     if any(s.sampling.repetition_penalty != 1.0 for s in samplers):
         scores = torch.stack([s.penalised(row) for s, row in zip(samplers, scores, strict=True)])
     if suppressed is not None:
         scores = scores.masked_fill(suppressed, -torch.inf)
+    if any(mask is not None for mask in allowed):
+        rows = [
+            row if mask is None else row.masked_fill(~mask.to(row.device), -torch.inf)
+            for row, mask in zip(scores, allowed, strict=True)
+        ]
+        scores = torch.stack(rows)
     picked = scores.argmax(-1)
     for i, sampler in enumerate(samplers):
         if not sampler.greedy:

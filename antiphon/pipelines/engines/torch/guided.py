@@ -1,0 +1,81 @@
+"""Answers that keep to a grammar: which tokens may come next. The work is llguidance's (Earley parser over the vocabulary)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import torch
+
+from antiphon.pipelines.errors import ConfigError, Refused, StageFailed
+
+
+class Guides:
+    """Makes guides for one tokenizer. ``ends``: the ids that end an answer; ``vocabulary``: scores of the model's head."""
+
+    def __init__(self, tokenizer: Any, ends: Collection[int], vocabulary: int) -> None:
+        self._hf = tokenizer
+        self._ends = sorted(ends)
+        self._vocabulary = vocabulary
+        self._tokenizer: Any = None
+        self._building = threading.Lock()
+
+    def warm_up(self) -> None:
+        """Read the vocabulary (about a second for 150,000 tokens), so that no request waits for it. Without the package
+        nothing is done: the requests that need it are refused."""
+        try:
+            self._read()
+        except ConfigError:
+            return
+
+    def start(self, grammar: str, param: str) -> Guide:
+        """A guide at the beginning of ``grammar`` (llguidance's dialect of Lark). Raises Refused naming ``param`` for one
+        that cannot be kept, or where the package is missing."""
+        try:
+            matcher = self._read()(grammar)
+        except ConfigError as error:
+            raise Refused(str(error), code="unsupported_value", param=param) from error
+        if matcher.is_error():
+            raise Refused(f"{param}: {_reason(matcher.get_error())}", code="invalid_schema", param=param)
+        return Guide(matcher, self._vocabulary)
+
+    def _read(self) -> Any:
+        try:
+            import llguidance
+            import llguidance.hf
+        except ImportError as error:
+            raise ConfigError("answers by a schema need llguidance: pip install 'antiphon[omni]'") from error
+        with self._building:
+            if self._tokenizer is None:
+                self._tokenizer = llguidance.hf.from_tokenizer(self._hf, eos_token=self._ends)
+        return lambda grammar: llguidance.LLMatcher(self._tokenizer, grammar, log_level=0)
+
+
+class Guide:
+    """One answer's place in its grammar."""
+
+    def __init__(self, matcher: Any, vocabulary: int) -> None:
+        self._matcher = matcher
+        self._vocabulary = vocabulary
+
+    def allowed(self) -> torch.Tensor:
+        """bool [vocabulary]: what may come next."""
+        bits = np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")
+        mask = np.zeros(self._vocabulary, bool)  # a head is padded beyond its tokenizer: nothing there may be said
+        mask[: len(bits)] = bits[: self._vocabulary]
+        if self._matcher.is_error() or not mask.any():
+            raise StageFailed("thinker", f"the grammar allows nothing more: {_reason(self._matcher.get_error())}")
+        return torch.from_numpy(mask)
+
+    def take(self, token: int) -> None:
+        """This one was chosen. Raises StageFailed when it was not allowed."""
+        if not self._matcher.consume_token(token):
+            raise StageFailed("thinker", f"the grammar was left: {_reason(self._matcher.get_error())}")
+
+
+def _reason(error: str) -> str:
+    """The first line of llguidance's report, without where in our own grammar it was."""
+    first = error.strip().splitlines()[0] if error.strip() else "it is too large"
+    return first.partition("): ")[2] or first
