@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS ?= local,webrtc,otel,dev
+EXTRAS ?= local,webrtc,echo,otel,dev
 
 .PHONY: demo test lint mutate soak clients screenshots serve clean
 

@@ -86,6 +86,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     public_address: str = ""
     udp_ports: str = ""
     """"FIRST-LAST" for WebRTC; empty: any."""
+    echo_canceller: bool = False
+    """Take the agent's own voice out of a caller's microphone: WebRTC calls only, for callers without a canceller."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool = False
     weights: dict[str, str] = {}

@@ -21,6 +21,7 @@ from antiphon.realtime.app import create_app
 from antiphon.realtime.limits import Limits
 from antiphon.realtime.settings import Settings
 from antiphon.realtime.tracing import JsonFormatter
+from antiphon.realtime.webrtc import echo
 from antiphon.realtime.webrtc.addresses import ice_server, port_range
 from antiphon.session.features import Features
 from antiphon.settings import ServerSettings, as_toml, load
@@ -155,6 +156,8 @@ def door_settings(settings: ServerSettings) -> Settings:
             ice_server(url)
     except ValueError as error:
         raise ConfigError(f"settings: {error}") from None
+    if settings.echo_canceller and not echo.installed():
+        raise ConfigError("settings: echo_canceller needs livekit: pip install 'antiphon[echo]'")
     return Settings(
         api_keys=settings.api_keys,
         cors_origins=settings.cors_origins,
@@ -169,6 +172,7 @@ def door_settings(settings: ServerSettings) -> Settings:
         ice_servers=settings.ice_servers,
         udp_ports=settings.udp_ports,
         public_address=settings.public_address,
+        echo_canceller=settings.echo_canceller,
     )
 
 

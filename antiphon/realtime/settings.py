@@ -20,6 +20,7 @@ class Settings:
     ``web_demo``: the folder of the page to serve at /, or None.
     ``ice_servers``: "stun:HOST:PORT", "turn:USER:SECRET@HOST:PORT".    ``udp_ports``: "FIRST-LAST" for calls; "": any.
     ``public_address``: where callers see this server, if it stands behind a NAT that maps its UDP ports one to one.
+    ``echo_canceller``: take the agent's own voice out of a caller's microphone; calls over WebRTC only (extra ``echo``).
     """
 
     api_keys: tuple[str, ...] = ()
@@ -36,3 +37,4 @@ class Settings:
     ice_servers: tuple[str, ...] = ()
     udp_ports: str = ""
     public_address: str = ""
+    echo_canceller: bool = False

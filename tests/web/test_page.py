@@ -228,24 +228,6 @@ async def test_an_address_that_is_not_secure(stub: int) -> None:
 
 
 @pytest.mark.slow
-async def test_udp_that_is_blocked_falls_back_to_a_websocket(stub: int) -> None:
-    deaf = """
-    const peer = RTCPeerConnection.prototype;
-    const take = peer.setRemoteDescription;
-    const local = Object.getOwnPropertyDescriptor(peer, "localDescription");
-    const without = ({ type, sdp }) => ({ type, sdp: sdp.replace(/^a=candidate.*\\r\\n/gm, "") });
-    peer.setRemoteDescription = function (answer) { return take.call(this, without(answer)); };
-    Object.defineProperty(peer, "localDescription", { get() { return without(local.get.call(this)); } });
-    """
-    async with page(script=deaf) as p:
-        await opened(p, stub, transport="webrtc")
-        await live(p)
-        assert "WebRTC did not get through" in await p.inner_text("#notices")
-        await say(p, voice(0.8))
-        await p.locator(".utterance.agent").wait_for()
-
-
-@pytest.mark.slow
 async def test_a_full_server_and_a_warming_one() -> None:
     with serving.server([*STUB, "0", "12", "1"]) as port:
         async with page() as p:

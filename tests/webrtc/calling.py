@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import numpy as np
-from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
+from aiortc import RTCBundlePolicy, RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError, MediaStreamTrack
 from av import AudioFrame
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from antiphon.realtime.doors import Doors
 from antiphon.realtime.settings import Settings
 from antiphon.session.features import Features
 from tests.realtime.stubs import StubClient, StubEar
+from tests.webrtc.line import Line
 
 RATE = 48_000
 FRAME = 960
@@ -50,13 +51,17 @@ class Running:
 
 @asynccontextmanager
 async def serving(
-    client: Any = None, settings: Settings | None = None, features: Features | None = None, open_ear: Any = StubEar
+    client: Any = None,
+    settings: Settings | None = None,
+    features: Features | None = None,
+    open_ear: Any = StubEar,
+    port: int = 0,
 ) -> AsyncIterator[Running]:
     """``create_app`` as it is served, on a stub graph unless another client is given."""
     graph = client or StubClient()
     app = create_app(settings or Settings(), lambda: graph, open_ear=open_ear, features=features or Features())
     app.state.doors._drain_s = 1.0
-    config = sockets.config(app, host="127.0.0.1", port=0, log_level="error", timeout_graceful_shutdown=2)
+    config = sockets.config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=2)
     server = sockets.Server(config, app.state.doors.drain)
     task = asyncio.create_task(server._serve())
     try:
@@ -71,18 +76,28 @@ async def serving(
 
 
 class Microphone(MediaStreamTrack):  # type: ignore[misc]
-    """A track that says what was put into it, and silence otherwise; 48 kHz, at its pace."""
+    """A track that says what was put into it, and silence otherwise; 48 kHz, at its pace.
+
+    ``spoke_at``: when the first of what was said last was sent, on the loop's clock.
+    """
 
     kind = "audio"
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: Samples = np.zeros(0, np.float32)
+        self._said = self._beside = np.zeros(0, np.float32)
         self._at: float | None = None
         self._pts = 0
+        self.spoke_at: float | None = None
 
     def say(self, samples: Samples) -> None:
+        if self.silent:
+            self.spoke_at = None
         self._said = np.concatenate((self._said, samples))
+
+    def beside(self, samples: Samples) -> None:
+        """Somebody else in the room, from now on, together with what is said."""
+        self._beside = samples
 
     @property
     def silent(self) -> bool:
@@ -94,9 +109,13 @@ class Microphone(MediaStreamTrack):  # type: ignore[misc]
         now = asyncio.get_running_loop().time()
         self._at = now if self._at is None else self._at + 0.02
         await asyncio.sleep(max(0.0, self._at - now))
+        if self.spoke_at is None and len(self._said):
+            self.spoke_at = self._at
         piece = np.zeros(FRAME, np.float32)
         said, self._said = self._said[:FRAME], self._said[FRAME:]
         piece[: len(said)] = said
+        other, self._beside = self._beside[:FRAME], self._beside[FRAME:]
+        piece[: len(other)] += other
         frame = AudioFrame(format="s16", layout="mono", samples=FRAME)
         frame.planes[0].update((piece * 32767).astype("<i2").tobytes())
         frame.sample_rate, frame.time_base, frame.pts = RATE, Fraction(1, RATE), self._pts
@@ -105,11 +124,20 @@ class Microphone(MediaStreamTrack):  # type: ignore[misc]
 
 
 class Caller:
-    """Keeps the events it gets and the sound it hears."""
+    """Keeps the events it gets and the sound it hears. ``line``: what all its datagrams pass."""
 
-    def __init__(self, running: Running, *, label: str = "oai-events", listen_only: bool = False) -> None:
+    def __init__(
+        self,
+        running: Running,
+        *,
+        label: str = "oai-events",
+        listen_only: bool = False,
+        line: Line | None = None,
+        bundle: RTCBundlePolicy = RTCBundlePolicy.BALANCED,
+    ) -> None:
         self.running = running
-        self.pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+        self.line = line
+        self.pc = RTCPeerConnection(RTCConfiguration(iceServers=[], bundlePolicy=bundle))
         self.microphone = Microphone()
         self.events: list[dict[str, Any]] = []
         self.frames: list[Samples] = []
@@ -133,6 +161,8 @@ class Caller:
 
     async def post(self, path: str = "/v1/realtime/calls?model=stub", **headers: str) -> httpx.Response:
         body = await self.offer()
+        if self.line is not None:
+            body = self.line.hidden(body)
         return await self.running.http.post(path, content=body, headers={"Content-Type": "application/sdp", **headers})
 
     async def accept(self, response: httpx.Response) -> None:
@@ -140,7 +170,8 @@ class Caller:
         assert response.status_code == 201, response.text
         assert response.headers["content-type"].startswith("application/sdp")
         self.location = response.headers["location"]
-        await self.pc.setRemoteDescription(RTCSessionDescription(response.text, "answer"))
+        answer = await self.line.through(response.text) if self.line is not None else response.text
+        await self.pc.setRemoteDescription(RTCSessionDescription(answer, "answer"))
         async with asyncio.timeout(15):
             await self._opened.wait()
 

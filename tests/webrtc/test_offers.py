@@ -18,6 +18,7 @@ SDP = {"Content-Type": "application/sdp"}
 HEAD = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n"
 ICE = "a=ice-ufrag:abcd\r\na=ice-pwd:abcdefghijklmnopqrstuv\r\na=fingerprint:sha-256 " + ":".join(["AB"] * 32) + "\r\n"
 AUDIO = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\nc=IN IP4 0.0.0.0\r\na=mid:0\r\na=rtcp-mux\r\na=setup:actpass\r\n" + ICE
+CANDIDATE = "a=candidate:1 1 udp 99 192.0.2.1 5000 typ host\r\n"
 OPUS = "a=rtpmap:111 opus/48000/2\r\n"
 
 
@@ -34,10 +35,22 @@ async def test_what_is_no_offer_is_refused_by_name() -> None:
         HEAD + AUDIO + OPUS + "a=sendonly\r\n": "receive",
         HEAD + AUDIO + OPUS + "a=inactive\r\n": "receive",
         HEAD + AUDIO.replace("a=rtcp-mux\r\n", "") + OPUS: "answered",
-        HEAD + AUDIO.replace(ICE, "") + OPUS: "answered",
-        HEAD + "m=audio x y z\r\n" + OPUS: "answered",
+        HEAD + AUDIO.replace(ICE, "") + OPUS: "fingerprint",
+        HEAD + AUDIO.replace("sha-256", "sha-1") + OPUS: "fingerprint",
+        HEAD + AUDIO.replace("a=ice-ufrag:abcd\r\n", "") + OPUS: "answered",
+        HEAD + "m=audio x y z\r\n" + ICE + OPUS: "answered",
         HEAD + AUDIO + "a=candidate:nonsense\r\n" + OPUS: "answered",
         HEAD + AUDIO + "a=fingerprint:\r\n" + OPUS: "answered",
+        HEAD + AUDIO.replace("actpass", "holdconn") + OPUS: "answered",
+        HEAD + AUDIO.replace("a=setup:actpass\r\n", "") + OPUS: "answered",
+        HEAD + AUDIO.replace("9 UDP", "0 UDP") + OPUS + AUDIO + OPUS: "no audio",
+        HEAD + (AUDIO + OPUS) * 9: "more than 8",
+        HEAD + AUDIO + OPUS + CANDIDATE * 101: "more than 100",
+        HEAD + AUDIO + OPUS.replace("48000/2", "48000"): "answered",
+        HEAD + AUDIO.replace("RTP/SAVPF 111", "RTP/SAVPF 111 999") + OPUS: "answered",
+        HEAD + AUDIO.replace("a=mid:0", "a=mid:\u00fc\u0000\U0001f436").replace("a=rtcp-mux\r\n", "") + OPUS: "answered",
+        HEAD + "m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\n" + ICE: "no audio",
+        "v=0" + "\u200b" * 5_000: "no audio",
     }
     async with serving() as running:
         for body, said in bodies.items():
@@ -124,6 +137,17 @@ def test_wrong_settings_are_refused_at_the_start() -> None:
         with pytest.raises(ConfigError) as refused:
             door_settings(ServerSettings(**wrong))  # type: ignore[arg-type]
         assert "secret" not in str(refused.value).split("write")[0]
+
+
+def test_an_echo_canceller_that_is_not_installed_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    from antiphon.cli.serve import door_settings
+    from antiphon.pipelines.errors import ConfigError
+    from antiphon.settings import ServerSettings
+
+    assert not door_settings(ServerSettings()).echo_canceller
+    monkeypatch.setattr("antiphon.realtime.webrtc.echo.installed", lambda: False)
+    with pytest.raises(ConfigError, match=r"antiphon\[echo\]"):
+        door_settings(ServerSettings(echo_canceller=True))
 
 
 def test_ice_servers() -> None:

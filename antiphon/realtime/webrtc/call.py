@@ -26,6 +26,7 @@ from antiphon.realtime.shell.runner import Shell
 from antiphon.realtime.webrtc import offer as offers
 from antiphon.realtime.webrtc.arrivals import Arrivals
 from antiphon.realtime.webrtc.channel import LABEL, MESSAGE, Channel, fitting
+from antiphon.realtime.webrtc.echo import EchoCanceller
 from antiphon.realtime.webrtc.peer import NotConnected, Peer
 from antiphon.realtime.webrtc.track import Track
 from antiphon.session import events as ev
@@ -48,7 +49,9 @@ class Call:
         self._beta = Beta(new_id) if dialect == "beta" else None
         loop = asyncio.get_running_loop()
         arrivals = Arrivals(self._hear, loop.time)
-        self._track = Track(self._played, arrivals.tick)
+        self._arrivals = arrivals
+        self._echo = EchoCanceller() if doors.state.settings.echo_canceller else None
+        self._track = Track(self._played, self._sounding)
         self._channel: Channel | None = None
         self._outbox = Outbox()
         self._listeners: list[Callable[[Json | None], None]] = []
@@ -102,7 +105,10 @@ class Call:
                         self._shell.close()
         except* NotConnected as never:
             ending = "not_connected"
-            log.info("%s", never.exceptions[0], extra={"session": self.id})
+            for error in never.exceptions:
+                log.info("%s", error, extra={"session": self.id})
+                if isinstance(error, NotConnected):
+                    self.send(wire.error_event(error))  # whoever waits on a side channel
         except* Exception as broken:  # boundary: one call's fault is its own
             ending = "broken"
             state.metrics.broken.inc()
@@ -171,8 +177,8 @@ class Call:
 
     # ---- the peer
     def _channel_opened(self, channel: Any) -> None:
-        if channel.label != LABEL or self._channel is None:
-            message = f"Events go over the data channel '{LABEL}'; this one is not read."
+        if channel.label != LABEL or self._channel is None or self._channel.is_open:
+            message = f"Events go over one data channel '{LABEL}'; this one is not read."
             error = ProtocolError(message, code="invalid_value", param="label")
             channel.send(wire.encode({**wire.error_event(error), "event_id": new_id("event")}))
             return
@@ -181,7 +187,13 @@ class Call:
 
     def _hear(self, samples: NDArray[np.float32]) -> None:
         if self._shell is not None:
-            self._shell.hear_samples(samples)
+            self._shell.hear_samples(self._echo.heard(samples) if self._echo else samples)
+
+    def _sounding(self, samples: NDArray[np.float32]) -> None:
+        """20 ms are being played."""
+        if self._echo is not None:
+            self._echo.played(samples)
+        self._arrivals.tick()
 
     def _played(self, item_id: str, samples: int) -> None:
         if self._shell is not None:

@@ -25,6 +25,10 @@ class Channel:
         self._channel: Any = None
         self._open = asyncio.Event()
 
+    @property
+    def is_open(self) -> bool:
+        return self._channel is not None and self._channel.readyState == "open"
+
     def opened(self, channel: Any) -> None:
         """The caller's channel has come."""
         self._channel = channel

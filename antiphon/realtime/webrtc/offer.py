@@ -14,7 +14,12 @@ from antiphon.realtime.errors import BadRequest, TooBig, WrongMedia
 from antiphon.realtime.protocol.schema import Json, check_session
 
 MAX_BODY = 1 << 20
+MAX_SECTIONS = 8
+"""Media sections in an offer: unbundled, each would take sockets of its own."""
+MAX_CANDIDATES = 100
+"""Addresses of a caller: each is called, from every socket."""
 _MDNS = re.compile(r"^a=candidate:.*\.local .*\r?\n", re.MULTILINE)
+_BUNDLE = re.compile(r"^a=group:BUNDLE.*\r?\n", re.MULTILINE)
 _END = re.compile(r"^a=end-of-candidates\r?\n", re.MULTILINE)
 
 
@@ -68,6 +73,12 @@ def checked(sdp: str) -> str:
         raise _bad("The offer's audio has no Opus, the only codec of this door.")
     if re.search(r"^a=(sendonly|inactive)\s*$", section, re.MULTILINE):
         raise _bad("The offer's audio cannot receive, so no answer could be heard: make it sendrecv.")
+    if not re.search(r"^a=fingerprint:sha-(256|384|512) \S", sdp, re.MULTILINE | re.IGNORECASE):
+        raise _bad("The offer has no fingerprint of a certificate by sha-256, so nothing could be encrypted.")
+    if len(_sections(sdp)) > MAX_SECTIONS:
+        raise _bad(f"The offer has more than {MAX_SECTIONS} media sections; one for audio and one for data are used.")
+    if len(re.findall(r"^a=candidate:", sdp, re.MULTILINE)) > MAX_CANDIDATES:
+        raise _bad(f"The offer has more than {MAX_CANDIDATES} candidates.")
     # Names of the multicast DNS hide a browser's addresses. They need no resolving: the browser calls, and is seen then.
     hidden = _MDNS.sub("", sdp)
     return _END.sub("", hidden) if hidden != sdp else sdp
@@ -78,13 +89,28 @@ def has_channel(sdp: str) -> bool:
     return _section(sdp, "application") is not None
 
 
+def bundled(sdp: str) -> bool:
+    """Whether the caller can take all media over one transport (RFC 9143)."""
+    return _BUNDLE.search(sdp) is not None
+
+
+def unbundled(answer: str) -> str:
+    """The answer to an offer that knows no bundle: aiortc writes one into every answer."""
+    return _BUNDLE.sub("", answer)
+
+
 def _section(sdp: str, kind: str) -> str | None:
-    """The first media section of a kind that is not switched off."""
-    for section in re.split(r"^(?=m=)", sdp, flags=re.MULTILINE)[1:]:
-        off = section.startswith(f"m={kind} 0 ") and "a=bundle-only" not in section
-        if section.startswith(f"m={kind} ") and not off:
-            return section
+    """The first media section of a kind, unless it is switched off."""
+    for section in _sections(sdp):
+        if section.startswith(f"m={kind} "):
+            off = section.startswith(f"m={kind} 0 ") and "a=bundle-only" not in section
+            return None if off else section
     return None
+
+
+def _sections(sdp: str) -> list[str]:
+    """Every media section, from its m-line on."""
+    return re.split(r"^(?=m=)", sdp, flags=re.MULTILINE)[1:]
 
 
 def _bad(message: str) -> BadRequest:

@@ -15,10 +15,10 @@ from antiphon.realtime.settings import Settings
 from antiphon.realtime.webrtc import candidates
 from antiphon.realtime.webrtc.addresses import port_range
 from antiphon.realtime.webrtc.arrivals import Arrivals
-from antiphon.realtime.webrtc.offer import unparsed
+from antiphon.realtime.webrtc.offer import bundled, unbundled, unparsed
 from antiphon.realtime.webrtc.track import Track
 
-CONNECT_S = 30.0
+CONNECT_S = 15.0
 """From the answer to the connection; a caller whose UDP is blocked never comes."""
 CLOSE_S = 5.0
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
@@ -27,6 +27,7 @@ _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 class NotConnected(RealtimeError):
     """The caller got the answer and never came: its UDP, or ours, is blocked."""
 
+    type = "server_error"
     status = 408
 
 
@@ -58,7 +59,8 @@ class Peer:
             raise unparsed(error) from None
         self._listen(transceiver.receiver)
         if (ports := port_range(self._settings.udp_ports)) is not None:
-            candidates.confine(transceiver.receiver.transport.transport.iceGatherer._connection, ports)
+            for connection in self._ice():
+                candidates.confine(connection, ports)
         try:
             await pc.setLocalDescription(await pc.createAnswer())
         except ConnectionError as error:
@@ -66,6 +68,8 @@ class Peer:
         except (InvalidStateError, ValueError) as error:
             raise unparsed(error) from None
         sdp: str = pc.localDescription.sdp
+        if not bundled(offer):
+            sdp = unbundled(sdp)
         return candidates.announced(sdp, self._settings.public_address) if self._settings.public_address else sdp
 
     async def connected(self) -> None:
@@ -96,6 +100,13 @@ class Peer:
             async with asyncio.timeout(CLOSE_S):
                 await self._connection.close()
         self.gone.set()
+
+    def _ice(self) -> set[Any]:
+        """Every aioice connection: one, or of an offer that is not bundled one for each section."""
+        transports = {t.receiver.transport for t in self._connection.getTransceivers()}
+        if self._connection.sctp is not None:
+            transports.add(self._connection.sctp.transport)
+        return {transport.transport.iceGatherer._connection for transport in transports}
 
     def _listen(self, receiver: Any) -> None:
         if not hasattr(receiver, _JITTER_BUFFER):

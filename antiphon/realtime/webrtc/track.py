@@ -23,15 +23,15 @@ LATE_S = 0.2
 
 
 class Track(MediaStreamTrack):  # type: ignore[misc]
-    """``on_played(item_id, samples)`` and ``on_tick()`` are called on the loop for every frame."""
+    """On the loop, for every frame: ``on_played(item_id, samples in all)``, then ``on_frame`` with its 24 kHz samples."""
 
     kind = "audio"
 
-    def __init__(self, on_played: Callable[[str, int], None], on_tick: Callable[[], None]) -> None:
+    def __init__(self, on_played: Callable[[str, int], None], on_frame: Callable[[np.ndarray], None]) -> None:
         super().__init__()
         self.speech = Speech()
         self._on_played = on_played
-        self._on_tick = on_tick
+        self._on_frame = on_frame
         self._resample = FirResampler(OUT_RATE, OPUS_RATE)
         # What the filter holds back at first stands here as silence, so that every frame is whole.
         self._ready = np.zeros(round(self._resample.look_ahead_s * OPUS_RATE) + 2, np.float32)
@@ -46,7 +46,7 @@ class Track(MediaStreamTrack):  # type: ignore[misc]
         samples, played = self.speech.frame()
         for item_id, total in played:
             self._on_played(item_id, total)
-        self._on_tick()
+        self._on_frame(samples)
         return self._frame(samples)
 
     async def _until_due(self) -> None:
