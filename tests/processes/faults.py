@@ -26,7 +26,8 @@ from tests.processes.stages import HERE, ask
 STEP_LIMIT_S = 0.6
 START_LIMIT_S = 6.0
 WAYS = ("SIGKILL", "SIGSEGV", "SIGSTOP", "exit", "hang", "spin")
-MOMENTS = ("idle", "just asked", "mid-stream", "last chunk", "restarting")
+MOMENTS = ("idle", "just asked", "mid-stream", "last chunk", "passed", "restarting")
+"""passed: the victim has done all it can for the request, which is in the next process now."""
 VICTIMS = ("source", "left")
 FOREVER = 10**9
 
@@ -59,7 +60,9 @@ HEAD = f"{'victim':7} {'way':8} {'moment':11} {'the request inside':26} {'beside
 
 
 def possible(victim: str, way: str, moment: str) -> bool:
-    """A fault out of a step needs a request in that step."""
+    """A fault out of a step needs a request in that step; only what has a process after it can be passed."""
+    if moment == "passed":
+        return victim == "source" and way.startswith("SIG")
     return way.startswith("SIG") or moment in ("just asked", "mid-stream")
 
 
@@ -133,7 +136,9 @@ class Bench:
                     cell.broken.append("refused without a name")
         if ending is not None:
             cell.inside = await asyncio.wait_for(ending, 30)
-            if cell.inside != "failed, retryable" and moment != "last chunk":
+            if moment == "passed" and not cell.inside.startswith("whole"):
+                cell.broken.append("a request that had left it suffered")
+            if cell.inside != "failed, retryable" and moment not in ("last chunk", "passed"):
                 cell.broken.append("the request inside did not fail as it should")
         await self._again(cell, began)
         if other is not None:
@@ -149,6 +154,8 @@ class Bench:
     def _inside(self, victim: str, way: str, moment: str) -> Generation | None:
         if moment in ("idle", "restarting"):
             return None
+        if moment == "passed":
+            return self.ask("left", source={"n": 6, "size": 20_000}, left={"step_s": 0.05})
         script: dict[str, Any] = {"step_s": 0.01}
         if not way.startswith("SIG"):
             script |= {"do": way, "at": 1 if moment == "just asked" else 8}
