@@ -82,10 +82,22 @@ MUTANTS = [
         "floor = first - WINDOW",
     ),
     Mutant(
-        "a turn may guess without end",
+        "a turn may be read early without end",
         "session/hearing.py",
-        "        speech.attempts -= 1\n",
+        "            speech.guesses -= 1\n",
         "",
+    ),
+    Mutant(
+        "a turn may be answered early without end",
+        "session/hearing.py",
+        "            speech.answers -= 1\n",
+        "",
+    ),
+    Mutant(
+        "what is read ahead leaves no room for the turn to come",
+        "session/early.py",
+        "self._context.request(ResponseParams(), ahead=True)",
+        "self._context.request(ResponseParams())",
     ),
     Mutant(
         "an early answer that failed is released",

@@ -32,6 +32,8 @@ LOCAL_PATIENCE_MS = 30_000.0
 """The local thinker never stalls, it is only slow while many ask. Clauses are cut by the text alone: an answer is spoken the
 same on a busy machine and on an idle one."""
 CONTEXT_TOKENS = 4096
+CONVERSATION_TOKENS = 2048
+"""A CPU reads about a hundred tokens a second: the half that a conversation keeps when its context is full takes it ten."""
 DEFAULT_THINKER = thinker_model.DEFAULT
 DEFAULT_WEIGHTS = {
     "transcriber": "whisper-base-ct2",
@@ -144,6 +146,7 @@ def build(
         languages=() if text_only or remote_voice else ("en",),
         early_responses=not isinstance(roles["thinker"], Remote),
         context_tokens=0 if isinstance(roles["thinker"], Remote) else CONTEXT_TOKENS,
+        conversation_tokens=0 if isinstance(roles["thinker"], Remote) else CONVERSATION_TOKENS,
     )
     return PipelineConfig("local", "preprocessing", stages, info=info, check=check_media if remote_voice else check_local)
 
