@@ -3,7 +3,7 @@
 False ends of turns per 100 human pauses. Every recording of people in FOLDER is spoken to a server (fixed-delay stubs, the
 real ears and Smart Turn) in real time, once for each setting; a turn that is said to be over before the recording's last
 voiced sample is a false end: there an agent would have talked into the speaker's breath. A pause is 100 ms or more inside
-the recording in which no 20 ms lie within 34 dB of its loud part, whatever the ears say.
+the recording in which no 20 ms lie within 20 dB of its loud part, whatever the ears say.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.turns.__main__ import process, stub_server
 RATE, FRAME = 24_000, 480
 SPEECH = (".wav", ".mp3", ".flac", ".ogg")
 NOT_SPEECH = ("cough",)
-FAINT_DB = 34.0
+FAINT_DB = 20.0
 SHORTEST_PAUSE = 5
 """Frames of 20 ms."""
 TAIL_S = 4.0
@@ -105,6 +105,8 @@ async def main() -> None:
     options = parser.parse_args()
     paths = sorted(p for p in options.folder.iterdir() if p.suffix in SPEECH and not p.stem.startswith(NOT_SPEECH))
     recordings = [read(path) for path in paths]
+    if not any(one.pauses for one in recordings):
+        raise SystemExit(f"nobody pauses in the {len(recordings)} recordings of {options.folder}")
     print(machine())
     for one in recordings:
         print(f"{one.name}: {len(one.samples) / RATE:.1f} s, pauses of {sorted(one.pauses)} ms")
