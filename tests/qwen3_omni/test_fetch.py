@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -88,7 +89,8 @@ async def test_private_addresses_are_never_asked() -> None:
 @pytest.mark.parametrize(
     "address",
     ["127.0.0.1", "10.1.2.3", "192.168.0.1", "169.254.169.254", "0.0.0.0", "::1", "fe80::1", "fc00::1",
-     "::ffff:127.0.0.1", "::ffff:10.0.0.1", "224.0.0.1", "100.64.0.1"],
+     "::ffff:127.0.0.1", "::ffff:10.0.0.1", "224.0.0.1", "100.64.0.1", "::127.0.0.1", "64:ff9b::7f00:1",
+     "64:ff9b:1::808:808", "2002:7f00:1::", "fec0::1", "fe80::1%eth0", "255.255.255.255"],
 )  # fmt: skip
 async def test_what_is_private(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def resolves(self: Any, host: str, port: int, **_: Any) -> list[Any]:
@@ -123,7 +125,23 @@ async def test_data_urls() -> None:
             await fetch(url, UrlPolicy(), 10 if url == inline else 1000, "item")
 
 
+async def test_what_is_compressed_on_the_way_is_not_unpacked() -> None:
+    """Nobody asked for it, and a few bytes may hold gigabytes."""
+    bomb = gzip.compress(b"A" * (8 << 20))
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"accept-encoding: identity" in head.lower()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as running:
+        url = f"http://127.0.0.1:{running.sockets[0].getsockname()[1]}/"
+        assert await fetch(url, HERE, len(bomb), "item") == bomb
+
+
 async def test_odd_urls() -> None:
-    for url in ("", "http://", "//x", "http://[", "javascript:1"):
+    for url in ("", "http://", "//x", "http://[", "javascript:1", f"http://{'a' * 300}.com/", "http://a..b/"):
         with pytest.raises(Refused, match="item"):
             await fetch(url, UrlPolicy(), 1000, "item")

@@ -5,12 +5,19 @@ from __future__ import annotations
 import base64
 import functools
 import http.server
+import io
+import struct
 import threading
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import av
+import numpy as np
 import pytest
 import pytest_asyncio
+import soundfile
+from PIL import Image
 
 from antiphon.pipelines.client import Client
 from antiphon.pipelines.qwen3_omni.pipeline import build
@@ -19,6 +26,7 @@ from antiphon.realtime.settings import Settings
 from tests.qwen3_omni import film
 from tests.qwen3_omni.cases import AUDIO, IMAGE
 from tests.qwen3_omni.oracle import THINKER_TOKENS, Answer, Oracle
+from tests.qwen3_omni.test_media import huge_png
 from tests.realtime.rest.conftest import Server, serving, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -131,13 +139,127 @@ async def test_videos_beside_the_messages(
     assert said(answer) == oracle.tok.decode(expected(name).tokens, skip_special_tokens=True)
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("/image.png", "private address"),
-        ("/away/image.png", "private address"),
-    ],
-)
-async def test_private_addresses_are_refused(path: str, words: str, careful: Server, files: str) -> None:
-    error = refused(await ask(careful, images=[files + path]))
-    assert words in error["message"] and error["code"] == "invalid_media"
+# -- what a stranger sends
+
+
+async def test_private_addresses_are_refused(careful: Server, files: str) -> None:
+    for url in (f"{files}/image.png", files.replace("127.0.0.1", "localhost") + "/image.png", "http://[::ffff:7f00:1]/"):
+        error = refused(await ask(careful, images=[url]))
+        assert "private address" in error["message"] and error["code"] == "invalid_media"
+
+
+async def test_redirects_lead_nowhere_else(server: Server, careful: Server, files: str) -> None:
+    assert "file URLs are not fetched" in refused(await ask(server, images=[f"{files}/out"]))["message"]
+    assert "answered 404" in refused(await ask(server, videos=[f"{files}/nothing.mp4"]))["message"]
+    assert "private address" in refused(await ask(careful, images=[f"{files}/in"]))["message"]
+
+
+def encoded(image: Image.Image, format: str, **options: Any) -> bytes:
+    held = io.BytesIO()
+    image.save(held, format, **options)
+    return held.getvalue()
+
+
+def noise(n: int) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(n).integers(0, 255, (64, 64, 3), dtype=np.uint8))
+
+
+def with_chunk(png: bytes, kind: bytes, data: bytes) -> bytes:
+    """A PNG with one more chunk behind its header."""
+    chunk = struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return png[:33] + chunk + png[33:]
+
+
+def silence(samples: int, rate: int = 16_000, format: str = "WAV") -> bytes:
+    held = io.BytesIO()
+    soundfile.write(held, np.zeros(samples, np.float32), rate, format=format)
+    return held.getvalue()
+
+
+def image(data: bytes) -> dict[str, Any]:
+    return {"images": [inline("image/any", data)]}
+
+
+def film_of(data: bytes, **media: Any) -> dict[str, Any]:
+    return {"videos": [inline("video/any", data)], "stage_params": {"media": media}}
+
+
+PNG = encoded(noise(0), "PNG")
+BOMB = b"c\0\0" + zlib.compress(b"A" * (80 << 20), 9)
+WHERE = "messages[0].parts[0]: "
+BAD: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
+    "a cut picture": (lambda: image(PNG[:60]), WHERE + "is no readable image"),
+    "a vector": (lambda: image(b"<svg xmlns='http://www.w3.org/2000/svg'/>"), WHERE + "is no readable image"),
+    "PostScript": (lambda: image(b"%!PS-Adobe-3.0 EPSF-3.0\n"), WHERE + "is no readable image"),
+    "nothing": (lambda: image(b""), WHERE + "is empty"),
+    "10,000 x 10,000": (lambda: image(huge_png(10_000, 10_000)), WHERE + "is 10000 x 10000 pixels; the limit is 50000000"),
+    "1 x 5000": (lambda: image(encoded(Image.new("RGB", (1, 5000)), "PNG")), "one side may be at most 200 times"),
+    "a text that unpacks": (lambda: image(with_chunk(PNG, b"zTXt", BOMB)), WHERE + "is no readable image"),
+    "a profile that unpacks": (lambda: image(with_chunk(PNG, b"iCCP", BOMB)), WHERE + "is no readable image"),
+    "blown up": (
+        lambda: {**image(PNG), "stage_params": {"media": {"min_pixels": 16_777_216}}},
+        WHERE + "takes 16384 places of the prompt; the limit is 4096",
+    ),
+    "a film blown up": (
+        lambda: film_of(film.mp4(), min_pixels=16_777_216),
+        "places of the prompt; the limit is 4096",
+    ),
+    "many that are too much together": (
+        lambda: {"images": [inline("image/png", PNG)] * 2, "stage_params": {"media": {"min_pixels": 2_200_000}}},
+        "this server's context is 4096",
+    ),
+    "too many": (lambda: {"images": [inline("image/png", PNG)] * 17}, "17 media; the limit is 16"),
+    "sound as a film": (lambda: film_of(silence(100)), WHERE + "is no video container"),
+    "sound in a film's clothes": (lambda: film_of(soundtrack_only()), WHERE + "has no video stream"),
+    "a cut film": (lambda: film_of(film.mp4()[: len(film.mp4()) // 2]), WHERE + "cannot be decoded"),
+    "zeros": (lambda: film_of(bytes(5000)), WHERE + "is no video container"),
+    "no samples": (lambda: {"audios": [base64.b64encode(silence(0)).decode()]}, WHERE + "the audio file holds no sound"),
+    "three hours": (
+        lambda: {"audios": [base64.b64encode(silence(3 * 3600 * 16_000, format="FLAC")).decode()]},
+        WHERE + "the audio is longer than the limit of 2400 seconds",
+    ),
+    "a rate that is none": (
+        lambda: {"audios": [base64.b64encode(silence(100, rate=1)).decode()]},
+        WHERE + "a sample rate of 1 Hz is outside",
+    ),
+    "a host that is none": (lambda: {"images": [f"http://{'a' * 300}.com/"]}, WHERE + "could not be fetched"),
+    "an unknown voice": (lambda: {"modalities": ["text", "audio"], "audio": {"voice": "nobody", "format": "wav"}}, "nobody"),
+    "a parameter nobody reads": (lambda: film_of(film.mp4(), frames=3), "stage_params.media.frames is not one of"),
+}
+
+
+def soundtrack_only() -> bytes:
+    """An mp4 without pictures."""
+    held = io.BytesIO()
+    with av.open(held, "w", format="mp4") as out:
+        stream = out.add_stream("aac", rate=16_000)
+        stream.layout = "mono"
+        for at in range(0, 8192, 1024):
+            frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+            frame.sample_rate, frame.pts = 16_000, at
+            for packet in stream.encode(frame):
+                out.mux(packet)
+        for packet in stream.encode(None):
+            out.mux(packet)
+    return held.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("name", list(BAD))
+async def test_bad_media_are_named(name: str, careful: Server) -> None:
+    body, words = BAD[name]
+    assert words in refused(await ask(careful, **body()))["message"]
+    assert careful.state.health()["status"] == "ready"
+
+
+async def test_odd_media_that_are_none_the_less_media(careful: Server) -> None:
+    """Their first picture is what is seen, as upright and as large as it is."""
+    still = said(await ask(careful, **image(PNG)))
+    moving = {"save_all": True, "append_images": [noise(1), noise(2)], "duration": 100}
+    assert said(await ask(careful, **image(encoded(noise(0), "WEBP", lossless=True, **moving)))) == still
+    assert said(await ask(careful, **image(encoded(noise(0), "TIFF")))) == still
+    for odd in (Image.new("RGB", (1, 1)), Image.new("RGBA", (64, 30)), Image.new("P", (30, 5000)), Image.new("I;16", (64, 64))):
+        said(await ask(careful, **image(encoded(odd, "PNG"))))
+    said(await ask(careful, **image(encoded(noise(0), "GIF", **moving))))
+    said(await ask(careful, **image(encoded(noise(0), "JPEG", exif=b"Exif\0\0garbage"))))
+    said(await ask(careful, audios=[base64.b64encode(silence(1)).decode()]))

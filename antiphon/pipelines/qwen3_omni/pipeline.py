@@ -99,6 +99,9 @@ def build(
     extra = dict(stage_args or {})
     if unknown := sorted(extra.keys() - {s.name for s in stages}):
         raise ConfigError(f"stage_args names an unknown stage {unknown[0]!r}")
+    # The entry refuses what the thinker could not take, before anything is decoded or encoded for it.
+    context = {k: v for k, v in extra.get("thinker", {}).items() if k == "context"}
+    extra["preprocessing"] = {**context, **extra.get("preprocessing", {})}
     stages = [replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})}) for s in stages]
     elsewhere = thinker not in ("", "local")
     info = _info(name, Path(folder).name, voices, speech, bool(transcriber), elsewhere)

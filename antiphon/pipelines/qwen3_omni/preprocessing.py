@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from antiphon.pipelines.qwen3_omni.media import audio, pictures, video
 from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
 from antiphon.pipelines.qwen3_omni.media.fetch import UrlPolicy, fetch
 from antiphon.pipelines.qwen3_omni.memo import Memo
-from antiphon.pipelines.qwen3_omni.params import stage_params
+from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, stage_params
 from antiphon.pipelines.qwen3_omni.payloads import Patches, Prepared, Speech
 from antiphon.pipelines.qwen3_omni.prompt import PromptWriter, media_parts
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, ImagePart, Part, VideoPart
@@ -67,7 +67,8 @@ class Decoding:
 
 
 class Preprocessing(AsyncStage):
-    """``folder``: the checkpoint. ``budget``: fields of ``Budget``; ``urls``: fields of ``UrlPolicy``."""
+    """``folder``: the checkpoint. ``budget``: fields of ``Budget``; ``urls``: fields of ``UrlPolicy``; ``context``: tokens of
+    prompt and answer that the thinker takes."""
 
     def __init__(
         self,
@@ -77,10 +78,13 @@ class Preprocessing(AsyncStage):
         urls: dict[str, Any] | None = None,
         cache_bytes: int = CACHE_BYTES,
         video_places: int = VIDEO_PLACES,
+        context: int = CONTEXT_TOKENS,
     ) -> None:
-        self.budget = Budget(**budget or {})
+        config = model.read_config(folder)
+        self.context = min(context, config.thinker_config.text_config.max_position_embeddings)
+        self.budget = Budget(**{"places": self.context, **(budget or {})})
         self.policy = UrlPolicy(**urls or {})
-        self.writer = PromptWriter(model.read_config(folder), read_tokenizer(folder))
+        self.writer = PromptWriter(config, read_tokenizer(folder))
         self.patcher = pictures.Patcher(folder)
         self.extractor = WhisperFeatureExtractor.from_pretrained(folder)
         self.sampling = Sampling(total_pixels=video_places * self.patcher.factor**2)
@@ -101,7 +105,7 @@ class Preprocessing(AsyncStage):
         if len(parts) > self.budget.items:
             raise Refused(f"the request has {len(parts)} media; the limit is {self.budget.items}", code="invalid_media")
         ids = self.writer.ids(request.messages, request.tools if request.tool_choice.mode != "none" else ())
-        items = [await self._item(name, part, sampling) for name, part in parts]
+        items = await self._items(parts, sampling)
         tracks = [i.speech is not None for i in items if i.film is not None]
         if any(tracks) and not all(tracks):
             raise Refused(
@@ -112,10 +116,23 @@ class Preprocessing(AsyncStage):
         films = tuple(i.film for i in items if i.film is not None)
         seconds = tuple(i.seconds_per_grid for i in items if i.film is not None)
         expanded = self.writer.expand(ids, speech, images, films, seconds, tracks)
+        if len(expanded) >= self.context:  # before the encoders work for it
+            raise _too_long(len(expanded), self.context)
         return Prepared(expanded, speech, images, films, seconds, any(tracks), clips)
 
     async def _clips(self, request: GenerateRequest) -> Clips:
         return await self._in_thread(lambda: Clips(request, tuple(decode(part) for part in audio_parts(request))))
+
+    async def _items(self, parts: Sequence[tuple[str, Part]], sampling: Sampling) -> list[Item]:
+        """One after another, and no more than fit into the prompt."""
+        items: list[Item] = []
+        places = 0
+        for name, part in parts:
+            items.append(await self._item(name, part, sampling))
+            places += self.writer.places(items[-1].speech, items[-1].image, items[-1].film)
+            if places >= self.context:
+                raise _too_long(places, self.context)
+        return items
 
     async def _item(self, name: str, part: Part, sampling: Sampling) -> Item:
         """One medium, decoded once however many requests ask for it at the same time."""
@@ -150,19 +167,20 @@ class Preprocessing(AsyncStage):
 
     async def _bytes(self, name: str, part: Part) -> bytes:
         if isinstance(part, ImagePart | VideoPart):
-            if part.data:
-                return part.data
+            if part.data or not part.url:
+                return _some(part.data, name)
             limit = self.budget.image_bytes if isinstance(part, ImagePart) else self.budget.video_bytes
             return await fetch(part.url, self.policy, limit, name)
         assert isinstance(part, AudioPart)
-        return part.data
+        return _some(part.data, name)
 
     def _decode(self, name: str, part: Part, data: bytes, sampling: Sampling, key: str, unwanted: threading.Event) -> Item:
         if isinstance(part, AudioPart):
             samples = audio.read_samples(data, part.format, self.budget, name)
             return Item(speech=audio.log_mel(samples, self.extractor, key))
         if isinstance(part, ImagePart):
-            return Item(image=self.patcher.image(pictures.open_image(data, self.budget, name), sampling, key))
+            image = pictures.open_image(data, self.budget, name)
+            return Item(image=self.patcher.image(image, sampling, key, self.budget, name))
         film = video.read_frames(data, sampling, self.patcher, self.budget, name, unwanted.is_set)
         track = audio.sound_track(data, self.budget, name) if sampling.use_audio_in_video else None
         return Item(
@@ -170,6 +188,20 @@ class Preprocessing(AsyncStage):
             film=self.patcher.video(film.frames, key),
             seconds_per_grid=film.seconds_per_grid,
         )
+
+
+def _some(data: bytes, name: str) -> bytes:
+    if not data:
+        raise Refused(f"{name}: is empty", code="invalid_media", param=name)
+    return data
+
+
+def _too_long(length: int, context: int) -> Refused:
+    return Refused(
+        f"the prompt is at least {length} tokens long; this server's context is {context}",
+        code="context_length_exceeded",
+        param="messages",
+    )
 
 
 def _key(part: Part, data: bytes, sampling: Sampling) -> str:

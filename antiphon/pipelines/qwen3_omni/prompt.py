@@ -74,6 +74,11 @@ class PromptWriter:
             raise _mismatch("more media than placeholders")
         return np.array(out, dtype=np.int64)
 
+    def places(self, speech: Speech | None, *pictures: Patches | None) -> int:
+        """What one medium takes of the prompt, a video with its sound."""
+        seen = sum(self._places(item) for item in pictures if item is not None)
+        return seen + (audio_tokens(speech.frames, self._n_window) if speech is not None else 0)
+
     def _places(self, item: Patches) -> int:
         time, rows, columns = item.grid
         return time * rows * columns // self._merge

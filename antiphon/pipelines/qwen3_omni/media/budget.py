@@ -12,7 +12,10 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The server's limits. Pixels are counted before resizing, seconds and bytes before decoding."""
+    """The server's limits. Pixels are counted before resizing, seconds and bytes before decoding.
+
+    ``places``: of the prompt, for all media together: what cannot fit into the context is not decoded.
+    """
 
     items: int = 16
     audio_bytes: int = 64 * MIB
@@ -23,6 +26,14 @@ class Budget:
     video_seconds: float = 600.0
     video_frame_pixels: int = 9_000_000
     video_decoded_frames: int = 40_000
+    places: int = 32_768
+
+    def check_places(self, places: int, what: str) -> None:
+        """Raise Refused when one medium alone takes more than there are."""
+        if places > self.places:
+            raise Refused(
+                f"{what}: takes {places} places of the prompt; the limit is {self.places}", code="invalid_media", param=what
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ async def fetch(url: str, policy: UrlPolicy, max_bytes: int, what: str) -> bytes
             return await _follow(url, policy, max_bytes, what)
     except TimeoutError:
         raise _refused(what, f"did not arrive within {policy.seconds:g} s") from None
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: a host that no name can be
         raise _refused(what, f"could not be fetched ({type(error).__name__})") from None
 
 
@@ -52,7 +52,7 @@ async def _follow(url: str, policy: UrlPolicy, max_bytes: int, what: str) -> byt
             request = client.build_request(
                 "GET",
                 target.copy_with(host=address),
-                headers={"Host": target.netloc.decode("ascii"), "Accept": "*/*"},
+                headers={"Host": target.netloc.decode("ascii"), "Accept": "*/*", "Accept-Encoding": "identity"},
                 extensions={"sni_hostname": target.host},
                 timeout=policy.seconds,
             )
@@ -74,7 +74,7 @@ async def _read(response: httpx.Response, max_bytes: int, what: str) -> bytes:
     if said.isdigit() and int(said) > max_bytes:
         raise _refused(what, f"has {said} bytes; the limit is {max_bytes}")
     data = bytearray()
-    async for piece in response.aiter_bytes():
+    async for piece in response.aiter_raw():  # as sent: what was compressed on the way is no medium, and may be a bomb
         data += piece
         if len(data) > max_bytes:
             raise _refused(what, f"has more bytes than the limit of {max_bytes}")
@@ -99,10 +99,21 @@ async def _checked(url: httpx.URL, policy: UrlPolicy, what: str) -> str:
     return addresses[0]
 
 
+_CARRIES_IPV4 = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96")))
+"""Networks whose addresses end in an IPv4 address: compatible (obsolete), mapped, translated (NAT64)."""
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+
+
 def _public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
-    return ip.is_global and not ip.is_multicast and (mapped is None or mapped.is_global)
+    if isinstance(ip, ipaddress.IPv6Address):
+        if any(ip in network for network in _CARRIES_IPV4):
+            return _public(str(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)))
+        if ip in _LOCAL_NAT64 or ip.is_site_local:
+            return False
+        if ip.sixtofour is not None and not _public(str(ip.sixtofour)):
+            return False
+    return ip.is_global and not ip.is_multicast
 
 
 def _inline(url: str, max_bytes: int, what: str) -> bytes:

@@ -72,10 +72,15 @@ class Patcher:
     def factor(self) -> int:
         return self.patch * self.merge
 
-    def image(self, image: Image.Image, sampling: Sampling, key: str) -> Patches:
-        """One picture: both frames of its single step of time are the same."""
+    def places(self, size: tuple[int, int], steps: int) -> int:
+        """Of the prompt, for ``steps`` of time at ``size``."""
+        return steps * size[0] * size[1] // self.factor**2
+
+    def image(self, image: Image.Image, sampling: Sampling, key: str, budget: Budget, what: str) -> Patches:
+        """One picture: both frames of its single step of time are the same. Raises Refused naming ``what``."""
         least = sampling.min_pixels or self.least
         size = fitted(image.width, image.height, self.factor, least, max(sampling.max_pixels or self.most, least))
+        budget.check_places(self.places(size, 1), what)
         pixels, grid = self.patches([_resized(image, size)] * TEMPORAL)
         return Patches(grid, key, pixels)
 

@@ -46,14 +46,21 @@ def read_frames(
     with _opened(data, what) as container:
         stream = container.streams.video[0]
         width, height = stream.codec_context.width, stream.codec_context.height
+        if not width or not height:
+            raise _refused(what, "holds no frame that can be decoded")
         if width * height > budget.video_frame_pixels:
             raise _refused(what, f"is {width} x {height} pixels a frame; the limit is {budget.video_frame_pixels} in all")
         check_shape(width, height, what)
         total, fps = _count(container, stream, budget, what)
     indices = sampled(total, fps, sampling)
-    size = patcher.video_size(width, height, len(indices), sampling)
     with _opened(data, what) as container:
-        frames = [to_image(array, size) for array in _pick(container, indices, stop)]
+        turns = _quarter_turns(container)
+    if turns % 2:
+        width, height = height, width
+    size = patcher.video_size(width, height, len(indices), sampling)
+    budget.check_places(patcher.places(size, len(indices) // TEMPORAL), what)
+    with _opened(data, what) as container:
+        frames = [to_image(np.rot90(array, turns), size) for array in _pick(container, indices, stop)]
     if not frames:
         raise _refused(what, "holds no frame that can be decoded")
     frames += [frames[-1]] * (len(indices) - len(frames))  # a file that breaks off: its last picture stands
@@ -92,6 +99,18 @@ def _count(container: Any, stream: Any, budget: Budget, what: str) -> tuple[int,
     if not rate and total > 1 and last > first:
         rate = (total - 1) / (last - first)
     return total, rate or 1.0
+
+
+def _quarter_turns(container: Any) -> int:
+    """How often the film is turned by 90 degrees counterclockwise to stand upright: what a telephone held on its side
+    writes beside its pictures."""
+    import av
+
+    try:
+        first = next(container.decode(video=0), None)
+    except av.error.FFmpegError:
+        return 0  # whoever decodes all of it says so
+    return 0 if first is None else round(first.rotation / 90) % 4
 
 
 def _pick(container: Any, indices: list[int], stop: Callable[[], bool]) -> Iterator[Any]:
