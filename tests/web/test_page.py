@@ -125,16 +125,17 @@ async def test_push_to_talk_by_the_space_bar(stub: int) -> None:
     async with page() as p:
         await opened(p, stub, transport="websocket", mode="push")
         await live(p, "Hold the button")
+        assert await p.evaluate("document.activeElement.id") == "hold"  # on Talk the space bar would hang up
         await say(p, voice(1.0))  # nobody holds the button: not a word goes out
         await p.wait_for_timeout(800)
         assert not await p.locator(".utterance").count()
-        await p.evaluate("document.activeElement.blur()")
         await p.keyboard.down("Space")
         await say(p, voice(0.8))
         await p.wait_for_timeout(1000)
         await p.keyboard.up("Space")
         await p.locator(".utterance.user").wait_for()
         await p.locator(".utterance.agent", has_text="I like dogs").wait_for()
+        assert await p.is_disabled("[name=transport][value=webrtc]")  # not in the middle of a call
         await p.locator("#hold").focus()
         await p.keyboard.press("Enter")
         await p.locator(".notice", has_text="That was short").wait_for()
@@ -173,6 +174,7 @@ async def test_downloads_after_consent_the_log_and_mute(stub: int) -> None:
         await live(p)
         await p.click("#mute")
         assert await p.get_attribute("#mute", "aria-pressed") == "true"
+        assert "muted" in await p.inner_text("#status")
         await say(p, voice(0.8))
         await p.wait_for_timeout(1200)
         assert not await p.locator(".utterance").count()
@@ -213,9 +215,14 @@ async def test_no_microphone_is_said_plainly_and_writing_goes_on(stub: int, name
         await opened(p, stub, transport="websocket")
         await live(p, "Write below")
         assert title in await p.inner_text("#notices")
-        await p.fill("#composer-text", "Hello")
-        await p.press("#composer-text", "Enter")
-        await p.locator(".utterance.agent", has_text="I like dogs").wait_for()
+        assert await p.is_disabled("#mute")
+        for text in ("Hello", "Hello again"):
+            await p.fill("#composer-text", text)
+            await p.press("#composer-text", "Enter")
+            await p.locator(".utterance.agent", has_text="I like dogs").wait_for()
+            # A new call knows nothing of the last one, and the page does not pretend it did.
+            assert await p.locator(".utterance.user").all_inner_texts() == [f"You\n{text}"]
+            await p.click("#hang-up")
 
 
 async def test_an_address_that_is_not_secure(stub: int) -> None:

@@ -75,3 +75,15 @@ async def test_a_question_is_heard_answered_and_interrupted(
             break
         await asyncio.sleep(0.1)
     assert not await open_sessions(real)
+
+
+async def test_the_model_changes_the_page_when_it_is_told_to(real: int) -> None:
+    async with page() as p:
+        p.set_default_timeout(PATIENCE_MS)
+        await opened(p, real, transport="websocket", tool="on")
+        await p.fill("#composer-text", "Make the page blue.")
+        await p.press("#composer-text", "Enter")
+        await p.locator("html[data-colour=blue]").wait_for()
+        await p.locator(".utterance.tool", has_text="set_page_colour").wait_for()
+        await p.locator(".utterance.agent").wait_for()  # and says so
+        await p.click("#hang-up")

@@ -48,6 +48,7 @@ function onEvent(event) {
   const changed = conversation.apply(event);
   if (!changed) return;
   $("nothing-yet").hidden = conversation.items.length > 0;
+  showDownloads();
   const unheard = changed.role === "agent" && changed.spoken && (talk.speaking || changed.state !== "done");
   view.draw(changed, conversation.items, unheard ? (changed.said ?? 0) : null);
 }
@@ -65,13 +66,27 @@ function showState(state) {
   $("talk-label").textContent = LABELS[state];
   $("talk").setAttribute("aria-label", live ? "Live: press to hang up" : LABELS[state]);
   $("hang-up").disabled = state === "idle";
-  $("mute").disabled = !live;
-  for (const name of ["save-wav", "save-json"]) $(name).disabled = name === "save-wav" ? recording.empty : !conversation.items.length;
+  $("mute").disabled = !(live && talk.hasMicrophone);
+  showMuted();
+  $("transport").disabled = state !== "idle";
+  showDownloads();
   showMode();
 }
 
 function showMode() {
   $("hold").hidden = !(settings.pushToTalk && talk.state === "live");
+  // The space bar is now for speaking: on the button that has just been pressed it would hang up.
+  if (!$("hold").hidden && document.activeElement === $("talk")) $("hold").focus();
+}
+
+function showDownloads() {
+  $("save-wav").disabled = recording.empty;
+  $("save-json").disabled = !conversation.items.length;
+}
+
+function showMuted() {
+  $("mute").setAttribute("aria-pressed", talk.muted);
+  $("mute").textContent = talk.muted ? "Muted" : "Mute";
 }
 
 function showProblem(problem) {
@@ -87,21 +102,24 @@ function showProblem(problem) {
 
 // ---- buttons and keys
 
-function begin() {
+function fresh() {
   conversation = new Conversation();
   spoken = new Spoken();
   recording.clear();
   view.clear();
   $("nothing-yet").hidden = false;
-  return talk.start();
+}
+
+function begin() {
+  fresh();
+  talk.start();
 }
 
 $("talk").onclick = () => (talk.state === "idle" ? begin() : talk.stop());
 $("hang-up").onclick = () => talk.stop();
 $("mute").onclick = () => {
   talk.setMuted(!talk.muted);
-  $("mute").setAttribute("aria-pressed", talk.muted);
-  $("mute").textContent = talk.muted ? "Muted" : "Mute";
+  showMuted();
 };
 
 const hold = (down) => {
@@ -130,6 +148,7 @@ document.addEventListener("keyup", (event) => {
 $("composer").onsubmit = async (event) => {
   event.preventDefault();
   const text = $("composer-text").value.trim();
+  if (text && talk.state === "idle") fresh();
   if (text && (await talk.write(text))) $("composer-text").value = "";
 };
 
@@ -162,15 +181,11 @@ requestAnimationFrame(frame);
 
 addEventListener("pagehide", () => talk.state !== "idle" && talk.stop());
 
-server
-  .health()
-  .then(({ status, model }) => {
-    $("server").textContent = status === "ready" ? model : { starting: "warming up…", failed: "not running" }[status] ?? status;
-    if (status === "ready") return server.voices().then((voices) => settings.offer(voices));
-    settings.offer([]);
-  })
-  .catch(() => {
-    $("server").textContent = "no server";
-    settings.offer([]);
-  });
+async function showServer() {
+  const { status, model } = await server.health().catch(() => ({ status: "no server" }));
+  $("server").textContent = { ready: model, degraded: model, starting: "warming up…", failed: "not running" }[status] ?? status;
+  if (status === "starting") setTimeout(showServer, 3000);
+  else settings.offer(model ? await server.voices().catch(() => []) : []);
+}
+showServer();
 showState("idle");

@@ -36,13 +36,13 @@ export function ofMicrophone(error) {
     case "SecurityError":
       return {
         title: "The microphone is not allowed",
-        text: "Allow it for this page in the address bar, then press Talk again. Until then you can write.",
+        text: "Allow it for this page in the address bar, hang up and press Talk again. Until then you can write.",
       };
     case "NotFoundError":
     case "OverconstrainedError":
-      return { title: "No microphone was found", text: "Connect one and press Talk again. Until then you can write." };
+      return { title: "No microphone was found", text: "Connect one, hang up and press Talk again. Until then you can write." };
     case "NotReadableError":
-      return { title: "The microphone is in use", text: "Another programme holds it. Close that one and press Talk again." };
+      return { title: "The microphone is in use", text: "Another programme holds it. Close that one, hang up and press Talk again." };
     default:
       return { title: "The microphone could not be opened", text: error.message };
   }

@@ -33,6 +33,7 @@ export class Talk {
   async start({ microphone = true } = {}) {
     this.#leaving = new AbortController();
     this.#past = [];
+    this.muted = false;
     this.#to("connecting", "Connecting…");
     this.page.onProblem(null);
     try {
@@ -57,6 +58,7 @@ export class Talk {
   setMuted(muted) {
     this.muted = muted;
     this.#call?.setMuted(!this.#open);
+    this.page.onStatus(this.#invitation);
   }
 
   /** Push to talk: everything before this moment does not count. */
@@ -76,6 +78,7 @@ export class Talk {
     await new Promise((resolve) => setTimeout(resolve, TAIL_MS));
     this.held = false;
     this.#call?.setMuted(!this.#open);
+    this.page.onStatus(this.#invitation);
     if (short) return this.page.onProblem(problems.SHORT_PRESS);
     this.page.onProblem(null);
     this.#send({ type: "input_audio_buffer.commit" });
@@ -104,13 +107,18 @@ export class Talk {
     return this.#call?.speaking ?? false;
   }
 
+  get hasMicrophone() {
+    return this.#microphone !== null;
+  }
+
   /** Whether the user is to be heard right now. */
   get #open() {
     return !this.muted && (!this.settings.pushToTalk || this.held);
   }
 
   get #invitation() {
-    if (!this.#microphone) return "Connected. Write below.";
+    if (!this.hasMicrophone) return "Connected. Write below.";
+    if (this.muted) return "You are muted: nothing you say is sent.";
     return this.settings.pushToTalk ? "Hold the button, or the space bar, and speak." : "Go ahead, I am listening.";
   }
 
