@@ -188,12 +188,12 @@ async def hops(quick: bool) -> list[dict[str, Any]]:
             await throw(client, "warm", 10, size)
             took = [t for n in range(2) for t in (await throw(client, f"r{n}", count, size))["took"]]
             row |= {"hop_p50_us": quantile(took, 0.5) * 1e6, "hop_p99_us": quantile(took, 0.99) * 1e6}
-            row |= await requests(client, size, (60 if size > 1 << 20 else 300) // (3 if quick else 1))
+            row |= await requests(client, size, (100 if size > 1 << 20 else 1000) // (3 if quick else 1))
         async with Client(ProcessRuntime(spec(credits=1, apart=False))) as client:
             await throw(client, "warm", 10, size)
             took = (await throw(client, "r", count, size))["took"]
             row["lane_p50_us"] = quantile(took, 0.5) * 1e6
-            row["together_cpu_ms"] = (await requests(client, size, 100 if quick else 300))["cpu_ms"]
+            row["together_cpu_ms"] = (await requests(client, size, 300 if quick else 1000))["cpu_ms"]
         async with Client(ProcessRuntime(spec(credits=4))) as client:
             await throw(client, "warm", 10, size)
             runs = [await throw(client, f"r{n}", count, size) for n in range(3)]
