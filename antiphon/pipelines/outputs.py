@@ -20,7 +20,9 @@ class TextDelta(msgspec.Struct, frozen=True, tag="text_delta"):
 
 
 class CallDelta(msgspec.Struct, frozen=True, tag="call_delta"):
-    """A chunk of "text": a piece of a tool call's JSON ``arguments``. ``name`` is whole from the first piece on."""
+    """A chunk of "text": a piece of a tool call's JSON ``arguments``. ``name`` is whole from the first piece on.
+
+    ``last``: the call is complete and may be made; one that a token limit cut off has no last piece."""
 
     index: int
     call_id: str

@@ -87,6 +87,19 @@ async def test_tools_pass_through_both_ways(make: Any) -> None:
     assert sent["messages"][-2]["tool_calls"][0]["id"] == "c0" and sent["messages"][-1]["tool_call_id"] == "c0"
 
 
+async def test_a_call_that_the_token_limit_cut_off_is_not_complete(make: Any) -> None:
+    async def cut(c: fake.Connection) -> None:
+        await c.head()
+        await c.event(fake.delta(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "f", "arguments": '{"a'}}]))
+        await c.event(fake.delta(finish="length"))
+        await c.event(b"[DONE]")
+
+    async with FakeOpenAI([cut]) as server:
+        said = await say(make(server), body("Hi", tools=(Tool("f"),)))
+    assert said[-1].finish_reason == "length"
+    assert [(c.arguments, c.last) for c in said if isinstance(c, CallDelta)] == [('{"a', False)]
+
+
 @pytest.mark.parametrize(
     "fault",
     [

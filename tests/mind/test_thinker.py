@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from antiphon.pipelines.errors import Refused
-from antiphon.pipelines.outputs import TextDelta, TextResult
+from antiphon.pipelines.outputs import CallDelta, TextDelta, TextResult
 from antiphon.pipelines.requests import (
     AudioPart,
     ImagePart,
@@ -225,6 +225,14 @@ def test_even_the_small_model_obeys_a_forced_call(small: Any, choice: ToolChoice
     ((name, arguments),) = told.calls
     assert name in ("get_weather", "set_timer") and (choice.mode != "function" or name == "set_timer")
     assert list(json.loads(arguments)) == ["minutes" if name == "set_timer" else "city"]
+
+
+def test_a_call_that_the_token_limit_cut_off_is_not_complete(small: Any) -> None:
+    """Clients make a call that is told as complete, and its arguments would be no JSON."""
+    choice = ToolChoice("function", "set_timer")
+    told = answer(small, body("Set a timer.", tools=TOOLS, tool_choice=choice, sampling=limited(2)))
+    assert told.result and told.result.finish_reason == "length"
+    assert told.calls and not any(piece.last for piece in told.chunks if isinstance(piece, CallDelta))
 
 
 def test_the_default_model_calls_the_right_tool_or_answers(mind: Any) -> None:

@@ -54,3 +54,14 @@ def test_an_interruption_refuses_what_was_waiting() -> None:
     errors = [e["error"] for e in sent if e["type"] == "error"]
     assert [e["event_id"] for e in errors] == ["mine"]
     assert kinds(sent).count("response.created") == 0
+
+
+def test_a_call_that_the_token_limit_cut_off_is_incomplete() -> None:
+    """Clients run a tool whose item ends as completed; half of its arguments would be no JSON."""
+    talk = Talk()
+    talk.command("response.create")
+    talk.do(ev.CallMade(talk.gen(), "call_1", "weather", '{"'))
+    sent = talk.end(talk.gen(), "length")
+    (item,) = [e["item"] for e in sent if e["type"] == "response.output_item.done"]
+    assert (item["status"], item["arguments"]) == ("incomplete", '{"')
+    assert sent[kinds(sent).index("response.done")]["response"]["status"] == "incomplete"

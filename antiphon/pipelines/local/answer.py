@@ -238,7 +238,8 @@ class Answer:
             self.say.append(CallDelta(index, call_id, name, piece, tokens=1))
             if not self._push([token]):
                 break
-        self.say.append(CallDelta(index, call_id, name, "", last=True))
+        if self.finish != "length":
+            self.say.append(CallDelta(index, call_id, name, "", last=True))
         return made
 
 

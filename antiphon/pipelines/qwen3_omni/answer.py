@@ -162,8 +162,8 @@ class Call:
         return self._delta(rest.removesuffix(grammar.TAIL), last=True)
 
     def cut(self) -> list[CallDelta]:
-        """The answer hit its limit inside the call."""
-        return [self._delta(self._held, last=True)] if self.name else []
+        """The answer hit its limit inside the call: it is told as far as it came, and is not complete."""
+        return [self._delta(self._held)] if self.name else []
 
     def _delta(self, arguments: str, last: bool = False) -> CallDelta:
         return CallDelta(self.index, self.id, self.name, arguments, last)

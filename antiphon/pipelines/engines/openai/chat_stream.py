@@ -64,10 +64,11 @@ class ChatStream:
     def finish(self) -> list[CallDelta | TextResult]:
         if self._finish is None:
             raise Trouble("broke off in the middle of its answer")
-        ends: list[CallDelta | TextResult] = [*self._close_call()]
+        reason = _FINISH.get(self._finish, "stop")
+        if reason == "length":  # in the middle of a call, perhaps: it is not complete
+            return [TextResult(reason, self._usage)]
         # Some servers say "stop" after tool calls.
-        reason = "tool_calls" if self._calls else _FINISH.get(self._finish, "stop")
-        return [*ends, TextResult(reason, self._usage)]
+        return [*self._close_call(), TextResult("tool_calls" if self._calls else reason, self._usage)]
 
     def _call(self, call: dict[str, Any]) -> list[CallDelta]:
         function = call.get("function") or {}
