@@ -111,7 +111,7 @@ class Connection:
         self._doors = doors
         self._caller = caller
         self._dialect = dialect
-        self._beta = Beta(new_id) if dialect == "beta" else None
+        self._beta = Beta() if dialect == "beta" else None
         self._outbox = Outbox()
         self._holdings = Holdings()
         carried = dict(caller.session) if caller.session else None

@@ -16,6 +16,11 @@ RETRIEVED_AUDIO_S = 12
 RETRIEVED_AUDIO_CHARS = 900_000
 
 
+def conversation_id(session: Json) -> str:
+    """A session has one conversation, and it is called after it."""
+    return "conv_" + str(session["id"]).removeprefix("sess_")
+
+
 @dataclass(eq=False)
 class Item:
     """``wire`` is the GA shape with the whole text, never cut.

@@ -30,7 +30,7 @@ class Idle:
         quiet = self._responses.quiet_since or core.now
         self._responses.stir()
         item_id = core.new_id("item")
-        start = max(self._hearing.buffer_start, received - round((core.now - quiet) * IN_RATE))
+        start = max(0, received - round((core.now - quiet) * IN_RATE))  # told, not kept: most of it is forgotten by now
         core.counts["idle_timeouts"] += 1
         core.emit(
             "input_audio_buffer.timeout_triggered",

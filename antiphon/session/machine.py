@@ -14,7 +14,7 @@ from typing import Any
 
 from antiphon.session import commands
 from antiphon.session.context import Context
-from antiphon.session.conversation import Conversation
+from antiphon.session.conversation import Conversation, conversation_id
 from antiphon.session.core import Core
 from antiphon.session.early import Anticipation
 from antiphon.session.errors import Refused, error_event, refusal
@@ -58,7 +58,7 @@ class Session:
     """One client's session.
 
     ``config`` comes from ``config.fresh`` (laid over, perhaps, with ``config.merged``). ``new_id(kind)`` draws ids that
-    never repeat; kinds: item, resp, conv, call, and gen, hear, score for work that the client never sees.
+    never repeat; kinds: item, resp, call, and gen, hear, score for work that the client never sees.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Session:
     ) -> None:
         core = Core(config, features or Features(), new_id, rate_limits)
         self._core = core
-        self.conversation = Conversation(new_id("conv"))
+        self.conversation = Conversation(conversation_id(config))
         self.context = Context(core, self.conversation)
         self.anticipation = Anticipation(core, self.context)
         self.transcripts = Transcripts(core)

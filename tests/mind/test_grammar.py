@@ -82,6 +82,13 @@ def test_whole_numbers_are_exactly_the_range(low: int, width: int) -> None:
     assert not pattern.fullmatch("-0") and not pattern.fullmatch("007")
 
 
+def test_a_tool_without_arguments_is_called_without() -> None:
+    """How clients write one: livekit and pipecat send empty properties, others say that there are no more."""
+    for more in ({}, {"required": []}, {"additionalProperties": False}):
+        rules = parse(grammar.from_schema({"type": "object", "properties": {}, **more}, "tools"))
+        assert {draw(rules, random.Random(seed)) for seed in range(20)} == {"{}"}
+
+
 def test_a_schema_that_refers_to_itself() -> None:
     tree = {
         "type": "object",

@@ -10,10 +10,12 @@ from antiphon.realtime.errors import ProtocolError
 from antiphon.realtime.protocol import beta
 from antiphon.realtime.protocol.beta import Beta
 from antiphon.session import config
+from antiphon.session.events import Command, Send
+from antiphon.session.machine import Session
 
 
 def translator() -> Beta:
-    return Beta(lambda kind: f"{kind}_1")
+    return Beta()
 
 
 def ga_session(kind: config.Kind = "realtime") -> dict[str, Any]:
@@ -38,6 +40,24 @@ def test_session_created_is_flat_and_followed_by_conversation_created() -> None:
     assert (session["input_audio_format"], session["output_audio_format"]) == ("pcm16", "pcm16")
     assert session["turn_detection"]["type"] == "server_vad"
     assert session["temperature"] == 0.8
+
+
+def test_the_conversation_that_is_announced_is_the_one_that_responses_name() -> None:
+    session = Session(ga_session(), new_id=lambda kind: f"{kind}_7")
+    (created,) = [effect.event for effect in session.begin(0.0) if isinstance(effect, Send)]
+    _, conversation = translator().from_ga(created)
+    (response, *_) = [e.event for e in session.handle(Command({"type": "response.create"}), 0.0) if isinstance(e, Send)]
+    assert response["response"]["conversation_id"] == conversation["conversation"]["id"]
+
+
+def test_an_error_speaks_of_the_field_by_the_name_that_the_client_gave_it() -> None:
+    path = "session.audio.input.turn_detection.threshold"
+    error = {"message": f"Invalid '{path}': too much.", "param": path}
+    (told,) = translator().from_ga({"type": "error", "error": error})
+    assert told["error"] == {
+        "message": "Invalid 'session.turn_detection.threshold': too much.",
+        "param": "session.turn_detection.threshold",
+    }
 
 
 def test_a_flat_update_becomes_a_deep_one_with_only_its_keys() -> None:
@@ -164,12 +184,6 @@ def test_transcription_sessions_keep_their_own_event_names() -> None:
     update = edge.to_ga({"type": "transcription_session.update", "session": {"input_audio_format": "g711_alaw"}})
     assert update["type"] == "session.update"
     assert update["session"]["type"] == "transcription"
-
-
-def test_the_param_of_an_error_is_told_in_beta_names() -> None:
-    error = {"type": "invalid_request_error", "param": "session.audio.input.turn_detection.threshold", "code": "x"}
-    (told,) = translator().from_ga({"type": "error", "error": error})
-    assert told["error"]["param"] == "session.turn_detection.threshold"
 
 
 def test_arguments_done_has_no_name() -> None:

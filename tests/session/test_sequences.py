@@ -279,6 +279,17 @@ def test_idle_timeout() -> None:
     assert talk.request.context[-1].role == "user" and talk.request.context[-1].parts == ()
 
 
+def test_an_idle_timeout_tells_the_whole_silence_of_an_open_microphone() -> None:
+    """From the end of the last answer's playback to now, on the clock of the input."""
+    talk = Talk(update={"turn_detection": {"type": "server_vad", "idle_timeout_ms": 5000}})
+    talk.turn()
+    heard = talk.total * 1000 // 16_000 + 2000
+    talk.make(talk.gen(), "Are you there?", 2)
+    talk.end(talk.gen())
+    (told,) = of(talk.hush(230), "input_audio_buffer.timeout_triggered")
+    assert abs(told["audio_start_ms"] - heard) <= 64 and abs(told["audio_end_ms"] - heard - 5000) <= 64
+
+
 def test_transcription_session() -> None:
     talk = Talk(kind="transcription")
     session = talk.check.wire[0]["session"]

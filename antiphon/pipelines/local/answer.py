@@ -26,6 +26,8 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 MAX_CALLS = 8
 DEFAULT_MAX_TOKENS = 512
 REPETITION_PENALTY = 1.1
+NO_ARGUMENTS = {"type": "object", "properties": {}}
+"""What a tool takes that says nothing of it."""
 
 
 class Answer:
@@ -47,7 +49,7 @@ class Answer:
         self._min_p = checked_min_p(body)
         tools = self._offered()
         self._names = {t.name: t for t in tools}
-        self._grammars = {t.name: grammar.from_schema(t.parameters or {"type": "object"}, "tools") for t in tools}
+        self._grammars = {t.name: grammar.from_schema(t.parameters or NO_ARGUMENTS, "tools") for t in tools}
         forced = body.tool_choice.mode in ("required", "function")
         self._format = self._format_grammar()
         self.run = self._begin(tools)

@@ -5,11 +5,11 @@ The names are those of the reference page's section 8; the beta session is flat 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from antiphon.realtime.errors import ProtocolError
 from antiphon.realtime.protocol.schema import Json
+from antiphon.session.conversation import conversation_id
 
 FORMATS = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/pcma"}
 NAMES = {ga: beta for beta, ga in FORMATS.items()}
@@ -44,8 +44,7 @@ PARAMS = {
 class Beta:
     """The translator of one connection. It remembers the temperature, which GA has no place for."""
 
-    def __init__(self, new_id: Callable[[str], str]) -> None:
-        self._new_id = new_id
+    def __init__(self) -> None:
         self._temperature = 0.8
 
     # ---- from the client
@@ -72,14 +71,16 @@ class Beta:
             return []
         event = {**event, "type": EVENTS.get(kind, kind)}
         if kind == "error" and event["error"].get("param"):
-            event["error"] = {**event["error"], "param": _param(event["error"]["param"])}
+            error, path = event["error"], _param(event["error"]["param"])
+            event["error"] = {**error, "param": path, "message": error["message"].replace(f"'{error['param']}'", f"'{path}'")}
         elif kind in ("session.created", "session.updated"):
-            transcription = event["session"].get("type") == "transcription"
+            session = event["session"]
+            transcription = session.get("type") == "transcription"
             if transcription:
                 event["type"] = f"transcription_{kind}"
-            event["session"] = session_from_ga(event["session"], self._temperature)
+            event["session"] = session_from_ga(session, self._temperature)
             if kind == "session.created" and not transcription:
-                conversation = {"id": self._new_id("conv"), "object": "realtime.conversation"}
+                conversation = {"id": conversation_id(session), "object": "realtime.conversation"}
                 return [event, {"type": "conversation.created", "conversation": conversation}]
         elif kind in ("response.created", "response.done"):
             event["response"] = self._response_from_ga(event["response"])

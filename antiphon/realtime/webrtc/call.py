@@ -46,7 +46,7 @@ class Call:
         self.dialect: Dialect = dialect
         self._doors = doors
         self._session = session
-        self._beta = Beta(new_id) if dialect == "beta" else None
+        self._beta = Beta() if dialect == "beta" else None
         loop = asyncio.get_running_loop()
         arrivals = Arrivals(self._hear, loop.time)
         self._arrivals = arrivals

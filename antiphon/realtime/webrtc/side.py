@@ -51,7 +51,7 @@ class SideChannel:
         self._socket = websocket
         self._call = call
         self._dialect: Dialect = dialect
-        self._beta = Beta(new_id) if dialect == "beta" else None
+        self._beta = Beta() if dialect == "beta" else None
         self._outbox = Outbox()
 
     async def run(self) -> None:

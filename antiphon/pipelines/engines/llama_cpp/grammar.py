@@ -173,7 +173,7 @@ class _Writer:
         if unknown:
             raise self.refuse(f"a required property {unknown[0]!r} that it does not describe")
         if not properties:
-            return self._map(schema.get("additionalProperties", True), hint)
+            return self._map(schema.get("additionalProperties", "properties" not in schema), hint)
         pairs = []
         for i, (name, sub) in enumerate(properties.items()):
             pair = f"{literal(compact(name))} {literal(':')} {self.rule(sub, f'{hint}-{i}')}"
@@ -188,7 +188,8 @@ class _Writer:
         return self._add(hint, f'"{{" {first}')
 
     def _map(self, values: Any, hint: str) -> str:
-        """No declared properties: any names, values as ``additionalProperties`` says."""
+        """No declared properties: any names, values as ``additionalProperties`` says. Where an empty list of them is
+        declared nothing is allowed but what it says: a tool without arguments is called without."""
         if values is False:
             return self._add(hint, '"{}"')
         if values is True or values == {}:
