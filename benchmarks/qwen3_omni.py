@@ -2,9 +2,14 @@
 
 1. The graph against a bare loop of the same modules: same prompts, same tokens, same frames, no lanes, mail or credits.
 2. Batch scaling: so many requests at once; frames a second, seconds of audio a second, time to first token and to first audio.
+3. Aborts: from the asking to ``released``, and how long the device still worked then (it must be nothing).
 
 Without ``--model`` it runs the tiny random model of the tests, so its seconds mean nothing but relative to each other.
-``--published-size`` makes random weights of the published sizes on the device (nothing is read from disk): for a GPU.
+``--published-size`` makes random weights of the published sizes on the device (nothing is read from disk), for a GPU:
+
+    python -m benchmarks.qwen3_omni --published-size --device cuda:0 --tokens 40 --frames 80
+
+The modules are loaded once and shared by graph and loop (about 71 GB in bfloat16 at the published size, and two KV caches).
 Rounds are interleaved (graph, loop, graph, loop) and medians are shown; compare figures of one run only. On a CPU the
 graph is held against the loop in CPU seconds, which neighbours on the machine disturb less; elsewhere in seconds.
 """
@@ -18,6 +23,7 @@ import json
 import math
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -91,7 +97,7 @@ class BareLoop:
         speech = _Speech(self, prompts, said, frames)
         for step in range(frames):
             speech.step(said if step < tokens - 1 else None)
-            if step < tokens - 2:
+            if step < tokens - 1:  # the last one ends the answer and is not spoken, but it is made
                 ids = torch.tensor([[t] for t in said], device=self.thinker.place.device)
                 at = torch.tensor([[len(p) + step] for p in prompts], dtype=torch.float32)
                 output = self.thinker.decoder.forward(mind, self.thinker.embed(ids), at.expand(3, -1, -1))
@@ -190,13 +196,44 @@ async def through_graph(client: Client, batch: int, tokens: int, frames: int) ->
     return made | {f"first {name}": statistics.median(times or [math.nan]) for name, times in firsts.items()}
 
 
+async def released(client: Client, device: str) -> tuple[float, float]:
+    """Abort an answer at its first audio: seconds to ``released``, and seconds that the device was busy after it."""
+    generation = client.generate(question(0, 400, 400))
+    async for event in generation:
+        if isinstance(event.data, AudioDelta):
+            break
+    asked = time.perf_counter()
+    generation.abort()
+    await generation.released()
+    told = time.perf_counter()
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+    return told - asked, time.perf_counter() - told
+
+
+def share_weights() -> None:
+    """The graph and the loop run the very same modules: real weights fit onto a device once."""
+    load, held, loading = model.load, dict[tuple[str, Place], Any](), threading.Lock()
+
+    def shared(part: str, config: Any, folder: Any, place: Place, cache_bytes: int = 0) -> Any:
+        with loading:
+            if (part, place) not in held:
+                held[part, place] = load(part, config, folder, place, cache_bytes)
+            return held[part, place]
+
+    model.load = shared
+
+
 async def measure(folder: str, options: argparse.Namespace) -> None:
     place = {"device": options.device, **({"dtype": options.dtype} if options.dtype else {})}
+    share_weights()
     args = {stage: place for stage in ("audio_encoder", "image_encoder", "thinker", "talker_ar")}
+    begun = time.perf_counter()
     loop = BareLoop(folder, place)
     tokens, frames = options.tokens, options.frames
     config = build(folder, stage_args={**args, "code2wav": {"device": options.device}})
     async with Client(LocalRuntime(config)) as client:
+        print(f"loaded in {time.perf_counter() - begun:.0f} s")
         await through_graph(client, 1, 4, 6)
         rows = []
         for batch in options.batches:
@@ -219,9 +256,14 @@ async def measure(folder: str, options: argparse.Namespace) -> None:
                     f"{1e3 * middle['first audio']:.0f}",
                 )
             )
+        aborts = [await released(client, options.device) for _ in range(options.rounds)]
     heads = ("requests", "graph ms/frame", "loop ms/frame", "graph over loop", "frames/s", "audio s/s", "TTFT ms", "TTFA ms")
     print(table(heads, rows))
     print(f"\n{tokens} tokens and {frames - 1} frames each, {options.rounds} rounds, {options.device}")
+    after, busy = (statistics.median(column) for column in zip(*aborts, strict=True))
+    print(f"abort to released: {1e3 * after:.1f} ms; the device was busy for {1e3 * busy:.2f} ms after that")
+    if options.device != "cpu":
+        print(f"at most {torch.cuda.max_memory_allocated(options.device) / 2**30:.1f} GiB were allocated on {options.device}")
 
 
 @contextmanager

@@ -207,6 +207,14 @@ def test_pages_are_promised_and_given_back() -> None:
         cache.begin([two], 2 * PAGE)
 
 
+def test_a_device_gives_its_pages_at_once() -> None:
+    """What was counted before loading is taken at the first forward, not when a conversation grows long."""
+    cache = PagedCache(10 * PAGE, Place(torch.device("meta"), torch.float32))
+    cache.begin([cache.open(PAGE)], 1)
+    keys, values = cache.storage(0, torch.zeros(1, 2, 1, 4, device="meta"))
+    assert keys.shape == values.shape == (10, PAGE, 2, 4)
+
+
 def test_the_context_is_a_limit_by_name(folder: str, ask: Ask) -> None:
     small = Bench(folder, context=40, kv_tokens=64)
     made = small.run([ask("text", terminals=("text",))])["text"]

@@ -169,3 +169,14 @@ def test_the_real_sizes_have_every_name_and_no_other() -> None:
     assert round(thinker / 1e9, 1) == 31.7
     assert abs((counted["talker"] - table) / 1e9 - 3.325) < 0.001
     assert round(counted["code2wav"] / 1e9, 2) == 0.22
+
+
+def test_memory_that_was_taken_meanwhile_is_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes may both have seen it free."""
+
+    def full(*args: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(model.Checkpoint, "load", full)
+    with pytest.raises(WeightError, match="code2wav: cpu ran out of memory"):
+        model.load("code2wav", model.read_config(folder), folder, Place.of("cpu"))

@@ -69,8 +69,13 @@ def load(part: str, config: Any, folder: str | Path, place: Place, cache_bytes: 
     """The part, ready to run. Raises WeightError, before anything is read, when it does not fit with ``cache_bytes``."""
     checkpoint = Checkpoint(folder)
     module = build(part, config)
-    place.require(part, weight_bytes(module, place.dtype), cache_bytes)
-    checkpoint.load(module, PREFIXES[part], place)
+    need = weight_bytes(module, place.dtype)
+    place.require(part, need, cache_bytes)
+    try:
+        checkpoint.load(module, PREFIXES[part], place)
+    except torch.OutOfMemoryError as error:  # another process took what was free a moment ago
+        place.require(part, need, cache_bytes)
+        raise WeightError(f"{part}: {place.device} ran out of memory while its weights were loaded") from error
     return module
 
 

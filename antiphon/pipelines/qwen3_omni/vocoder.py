@@ -42,6 +42,9 @@ class Vocoder:
             raise WeightError("code2wav: layers without a sliding window cannot be streamed")
         self._net = net
         self._place = place
+        if place.device.type == "cuda":
+            # TF32 rounds to ten bits: streamed would not equal whole any more.
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         self.window = int(net.config.sliding_window)
         self.upsample = int(net.total_upsample)
         self.tail = self.upsample - _whole(net.config)

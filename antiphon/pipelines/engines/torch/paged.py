@@ -35,7 +35,8 @@ class Row:
 
 
 class PagedCache:
-    """Pages for ``tokens`` tokens in all; storage grows as it is used, to that bound.
+    """Pages for ``tokens`` tokens in all. On a CPU storage grows as it is used, to that bound; on a device it is taken whole
+    at the first forward (the warm-up), so that what was counted before loading is there when it is needed.
 
     Rows that begin alike may hold the same pages: a whole page is never written again, so sharing it is safe.
     """
@@ -125,7 +126,7 @@ class PagedCache:
             self._values.append(empty)
         have = self._keys[layer].shape[0]
         if have < self._made:
-            size = min(self.total, max(self._made, 2 * have, 8))
+            size = min(self.total, max(self._made, 2 * have, 8)) if like.device.type == "cpu" else self.total
             for store in (self._keys, self._values):
                 old = store[layer]
                 # Zeros, not empty: masked places are multiplied by zero, which does not make garbage harmless.

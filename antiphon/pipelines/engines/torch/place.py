@@ -31,6 +31,10 @@ class Place:
             raise ConfigError(f"device {device!r} is not one that torch knows") from error
         if where.type == "cuda" and not torch.cuda.is_available():
             raise ConfigError(f"device {device!r}: this torch ({torch.__version__}) sees no CUDA device")
+        if where.type == "cuda":
+            if (where.index or 0) >= torch.cuda.device_count():
+                raise ConfigError(f"device {device!r}: there are {torch.cuda.device_count()} CUDA devices here")
+            torch.cuda.set_device(where)  # of this thread, its lane's: some libraries ask for the current one
         name = dtype or ("float32" if where.type == "cpu" else "bfloat16")
         if name not in _DTYPES:
             raise ConfigError(f"dtype {dtype!r} is not one of {', '.join(_DTYPES)}")
