@@ -1,9 +1,11 @@
-"""WebRTC beside WebSocket: voice-to-voice of the same spoken turn in one run, and what a call costs in CPU.
+"""WebRTC beside WebSocket: voice-to-voice of the same spoken turn, turn about against one server, and what a call costs.
 
-python -m benchmarks.calls [--turns 10] [--calls 8] [--seconds 10]     on stub models with fixed delays: the doors' own share
+python -m benchmarks.turns --transport webrtc [--real] [--turns N]     (or python -m benchmarks.calls)
 
-Voice-to-voice is taken in the client, from decoded sound: from the moment the last voiced sample is sent to the first loud
-sample that comes back. Over WebRTC that includes Opus, RTP and the caller's jitter buffer (80 ms of it in aiortc's client).
+Both callers count alike (see ``benchmarks.turns.client``): from the last voiced sample, at that sample, to the first loud one.
+Over WebRTC that moment is told twice: when the packet with it arrives, which is the server's share, its codec's and the
+line's; and when aiortc's client gives it out, which holds four packets, 80 ms, before it plays the first. A browser holds
+what its line asks for. CPU is the server's process alone.
 """
 
 from __future__ import annotations
@@ -11,108 +13,208 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import contextlib
 import json
-import resource
 import statistics
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import numpy as np
+from av import AudioFrame, CodecContext
+from av.audio.codeccontext import AudioCodecContext
+from av.packet import Packet
+from numpy.typing import NDArray
 from websockets.asyncio.client import connect
 
-from antiphon.session.features import Features
-from tests.realtime.stubs import Script, StubClient
-from tests.webrtc.calling import Caller, Running, serving
+from antiphon.codecs.resample import FirResampler
+from benchmarks.machine import table
+from benchmarks.turns import client
+from tests.webrtc.calling import RATE, Caller, Running
 
-SPEECH_S, SILENCE_MS = 0.8, 500
-SESSION = {
-    "type": "realtime",
-    "audio": {"input": {"turn_detection": {"type": "server_vad", "silence_duration_ms": SILENCE_MS}}},
-}
-
-
-def tone(rate: int, seconds: float) -> np.ndarray:
-    return (0.3 * np.sin(2 * np.pi * 220 * np.arange(int(rate * seconds)) / rate)).astype(np.float32)
+HEAD = ["way", "median ms", "min-p95", "n", "beside WebSocket"]
+ROWS = ("WebSocket", "WebRTC, on arrival", "WebRTC, as aiortc plays it")
+JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
+WITHIN_S = 15.0
 
 
-async def websocket_turn(running: Running) -> float:
-    """Milliseconds from the last voiced sample sent to the first loud one received."""
-    async with connect(running.ws + "?model=stub", max_size=None) as socket:
-        await socket.send(json.dumps({"type": "session.update", "session": SESSION}))
-        speech = (np.concatenate((tone(24_000, SPEECH_S), np.zeros(3 * 24_000))) * 32767).astype("<i2")
-        ended = 0.0
+class Arriving:
+    """Looks at every packet before the caller's own jitter buffer gets it. ``loud``: when sound has come."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        codec = CodecContext.create("libopus", "r")
+        assert isinstance(codec, AudioCodecContext)
+        codec.sample_rate, codec.layout = RATE, "mono"
+        self._codec = codec
+        self.loud: list[float] = []
+
+    def add(self, packet: Any) -> Any:
+        now = time.monotonic()
+        for frame in self._codec.decode(Packet(packet._data)):
+            if np.abs(mono(frame)).max() > client.AUDIBLE:
+                self.loud.append(now)
+        return self._inner.add(packet)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def mono(frame: AudioFrame) -> NDArray[np.float32]:
+    """A decoded frame as float32 in [-1, 1)."""
+    samples = frame.to_ndarray().reshape(-1)
+    return samples.astype(np.float32) / np.float32(32768 if samples.dtype == np.int16 else 1)
+
+
+@contextlib.asynccontextmanager
+async def call(url: str, turn_detection: dict[str, Any]) -> AsyncIterator[tuple[Caller, Arriving]]:
+    """A call by aiortc's own client."""
+    async with httpx.AsyncClient(base_url=url, timeout=30) as http:
+        caller = Caller(Running(0, None, None, http))  # type: ignore[arg-type]
+        receiver = caller.pc.getTransceivers()[0].receiver
+        arriving = Arriving(getattr(receiver, JITTER_BUFFER))
+        setattr(receiver, JITTER_BUFFER, arriving)
+        try:
+            await caller.accept(await caller.post("/v1/realtime/calls"))
+            await caller.until("session.created")
+            audio = {"input": {"turn_detection": turn_detection, "transcription": {"model": "whisper-1"}}}
+            caller.send("session.update", session={"type": "realtime", "audio": audio})
+            await caller.until("session.updated")
+            yield caller, arriving
+        finally:
+            await http.post(f"{caller.location}/hangup")
+            await caller.close()
+
+
+async def called_turn(caller: Caller, arriving: Arriving, speech: NDArray[np.float32]) -> tuple[float, float] | None:
+    """(on arrival, as played) in ms after the last voiced sample; ``speech`` at 48 kHz. None: nothing was heard."""
+    arriving.loud.clear()
+    played = len(caller.frames)
+    last_voiced = int(np.flatnonzero(np.abs(speech) > client.VOICED)[-1])
+    caller.microphone.say(speech)
+    while caller.microphone.spoke_at is None or not caller.microphone.silent:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    end = caller.microphone.spoke_at + last_voiced / RATE
+    given = None
+    while time.monotonic() < end + WITHIN_S and given is None:
+        await asyncio.sleep(0.002)
+        for frame in caller.frames[played:]:
+            played += 1
+            if np.abs(frame).max() > client.AUDIBLE and time.monotonic() > end:
+                given = time.monotonic()
+                break
+    if given is None:
+        return None
+    await caller.until("output_audio_buffer.stopped", within=60)
+    await asyncio.sleep(1.0)
+    return (min(t for t in arriving.loud if t >= end) - end) * 1000, (given - end) * 1000
+
+
+async def beside_websocket(url: str, speech: NDArray[np.float32], turn_detection: dict[str, Any], turns: int) -> str:
+    """A table of three rows; ``speech`` at 24 kHz. The first turn of each is not counted."""
+    at_48k = FirResampler(client.RATE, RATE).feed(speech)
+    done: dict[str, list[float]] = {name: [] for name in ROWS}
+    address = url.replace("http", "ws", 1).rstrip("/") + "/v1/realtime?model=benchmark"
+    async with (
+        connect(address, max_size=None, compression=None) as socket,
+        call(url, turn_detection) as (caller, arriving),
+    ):
+        other = client.Caller(socket, turn_detection)
+        await other.begin()
+        listening = asyncio.create_task(other.listen())
+        for n in range(turns + 1):
+            plain = (await other.turn(speech)).voice_to_voice
+            called = await called_turn(caller, arriving, at_48k)
+            if n and plain is not None and called is not None:
+                for name, value in zip(ROWS, (plain, *called), strict=True):
+                    done[name].append(value)
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+    rows = []
+    for name, values in done.items():
+        ordered = sorted(values)
+        more = statistics.median(ordered) - statistics.median(done["WebSocket"])
+        p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+        rows.append([name, f"{statistics.median(ordered):.0f}", f"{ordered[0]:.0f}-{p95:.0f}", len(ordered), f"{more:+.0f}"])
+    return table(HEAD, rows)
+
+
+@contextlib.asynccontextmanager
+async def socket_session(url: str) -> AsyncIterator[None]:
+    """A WebSocket session whose microphone sends silence."""
+    address = url.replace("http", "ws", 1).rstrip("/") + "/v1/realtime?model=benchmark"
+    async with connect(address, max_size=None, compression=None) as socket:
 
         async def speak() -> None:
-            nonlocal ended
-            began = time.monotonic()
-            for n in range(0, len(speech), 480):
-                audio = base64.b64encode(speech[n : n + 480].tobytes()).decode()
-                await socket.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
-                if n < SPEECH_S * 24_000 <= n + 480:
-                    ended = time.monotonic()
-                await asyncio.sleep(max(0.0, began + (n + 480) / 24_000 - time.monotonic()))
+            frame = json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(bytes(960)).decode()})
+            at = time.monotonic()
+            while True:
+                at += 0.02
+                await asyncio.sleep(max(0.0, at - time.monotonic()))
+                await socket.send(frame)
 
-        speaking = asyncio.create_task(speak())
+        async def read() -> None:
+            async for _ in socket:
+                pass
+
+        tasks = [asyncio.create_task(speak()), asyncio.create_task(read())]
         try:
-            async for message in socket:
-                if json.loads(message)["type"] == "response.output_audio.delta":
-                    return (time.monotonic() - ended) * 1000
+            yield
         finally:
-            speaking.cancel()
-    raise RuntimeError("no answer")
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def webrtc_turn(running: Running) -> float:
-    caller = Caller(running)
-    try:
-        await caller.accept(await caller.post())
-        await caller.until("session.created")
-        caller.send("session.update", session=SESSION)
-        await caller.until("session.updated")
-        caller.microphone.say(tone(48_000, SPEECH_S))
-        while not caller.microphone.silent:  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
-        ended = time.monotonic()
-        frames = len(caller.frames)
-        while True:
-            await asyncio.sleep(0.002)
-            if any(np.abs(frame).max() > 1000 / 32768 for frame in caller.frames[frames:]):
-                return (time.monotonic() - ended) * 1000
-    finally:
-        await caller.close()
+async def cost(url: str, count: int, seconds: float) -> str:
+    """The server's CPU for each of ``count`` open conversations, over what it takes with none."""
+    from benchmarks.sessions.__main__ import Process, listening_pid
+
+    server = Process(listening_pid(int(url.rsplit(":", 1)[1].strip("/"))))
+
+    async def spent() -> float:
+        before, began = server.cpu_s(), time.monotonic()
+        await asyncio.sleep(seconds)
+        return 100 * (server.cpu_s() - before) / (time.monotonic() - began)
+
+    ways = {"WebSocket": socket_session, "WebRTC": lambda url: call(url, {"type": "server_vad"})}
+    rows = []
+    alone = await spent()
+    for name, way in ways.items():
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(count):
+                await stack.enter_async_context(way(url))  # type: ignore[arg-type]
+            await asyncio.sleep(1.0)
+            each = (await spent() - alone) / count
+        rows.append([name, count, f"{each:.1f} %", f"{100 / each:.0f}"])
+    return table(["microphone open, nobody speaks", "conversations", "of a core each", "a core carries"], rows)
 
 
-async def cpu_per_call(running: Running, calls: int, seconds: float) -> float:
-    """Per cent of one core for server and caller together: both are the same library, the server's part is about half."""
-    callers = [Caller(running) for _ in range(calls)]
-    for caller in callers:
-        await caller.accept(await caller.post())
-    before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-    await asyncio.sleep(seconds)
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    for caller in callers:
-        await caller.close()
-    return 100 * spent / (time.monotonic() - began) / calls
+async def main(turns: int, calls: int, seconds: float, real: bool) -> None:
+    from antiphon.cli.demo import QUESTION
+    from antiphon.codecs.media import decode
+    from benchmarks.machine import machine
+    from benchmarks.turns.__main__ import REAL_SILENCE_MS, STUB_SILENCE_MS, process, real_server, server_vad, stub_server
 
-
-async def main(turns: int, calls: int, seconds: float) -> None:
-    script = Script(asr_s=0.05, first_token_s=0.06, token_s=0.01, first_audio_s=0.08, audio_s=1.0)
-    figures: dict[str, list[float]] = {"websocket": [], "webrtc": []}
-    async with serving(StubClient(script), features=Features()) as running:
-        for _ in range(turns):  # turn about, so that a busy machine is busy for both
-            figures["websocket"].append(await websocket_turn(running))
-            figures["webrtc"].append(await webrtc_turn(running))
-        told: dict[str, Any] = {name: round(statistics.median(values)) for name, values in figures.items()}
-        told["difference"] = told["webrtc"] - told["websocket"]
-        told["cpu_percent_per_call_both_ends"] = round(await cpu_per_call(running, calls, seconds), 1)
-    print(json.dumps(told))
+    speech = decode(QUESTION.read_bytes(), client.RATE)
+    print(machine())
+    with process(stub_server([]), "ready") as url:
+        print(f"\non stubs, silence {STUB_SILENCE_MS} ms")
+        print(await beside_websocket(url, speech, server_vad(STUB_SILENCE_MS), turns))
+        print()
+        print(await cost(url, calls, seconds))
+    if real:
+        with process(real_server([]), "Antiphon is ready at") as url:
+            print(f"\non the CPU voice, silence {REAL_SILENCE_MS} ms")
+            print(await beside_websocket(url, speech, server_vad(REAL_SILENCE_MS), turns))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=10)
-    parser.add_argument("--calls", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--calls", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--real", action="store_true", help="the CPU voice as well")
     options = parser.parse_args()
-    asyncio.run(main(options.turns, options.calls, options.seconds))
+    asyncio.run(main(options.turns, options.calls, options.seconds, options.real))

@@ -1,4 +1,4 @@
-"""python -m benchmarks.turns [--real] [--turns N]
+"""python -m benchmarks.turns [--real] [--turns N] [--transport webrtc]
 
 Fixed-delay stubs (transcript 50 ms, first token 60 ms then 10 ms a token, first audio 80 ms; silence 200 ms): what the doors,
 the session and the turn taking cost, with each head start switched off in turn. ``--real``: the CPU voice, silence 500 ms,
@@ -123,7 +123,13 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--real", action="store_true", help="the CPU voice as well")
     parser.add_argument("--turns", type=int, default=30)
+    parser.add_argument("--transport", choices=("websocket", "webrtc"), default="websocket", help="webrtc: both, side by side")
     options = parser.parse_args()
+    if options.transport == "webrtc":
+        from benchmarks import calls
+
+        await calls.main(options.turns, calls=10, seconds=15.0, real=options.real)
+        return
     rounds = 3
     per_round = max(1, options.turns // rounds)
     speech = decode(QUESTION.read_bytes(), 24_000)
