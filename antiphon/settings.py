@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-TABLES = ("weights", "process")
+TABLES = ("weights", "process", "stage")
 """What is a table in the file and nothing in the environment."""
 
 
@@ -94,6 +94,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Weight name -> a folder of your own (a table in the file)."""
     process: dict[str, ProcessSettings] = {}
     """Process group -> what differs for it (tables in the file)."""
+    stage: dict[str, dict[str, Any]] = {}
+    """Stage of a checkpoint's pipeline -> its own arguments (tables in the file)."""
 
 
 def load(
@@ -183,13 +185,15 @@ def as_toml(settings: ServerSettings) -> str:
     for name, options in settings.process.items():
         said = {k: v for k, v in msgspec.structs.asdict(options).items() if v is not None and v != {}}
         lines += ["", f"[process.{_toml(name)}]", *(f"{k} = {_toml(v)}" for k, v in said.items())]
+    for name, arguments in settings.stage.items():
+        lines += ["", f"[stage.{_toml(name)}]", *(f"{k} = {_toml(v)}" for k, v in arguments.items())]
     return "\n".join(lines) + "\n"
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml(v) for v in value) + "]"
     if isinstance(value, str):
         return msgspec.json.encode(value).decode()

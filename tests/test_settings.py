@@ -31,9 +31,21 @@ def test_what_is_printed_can_be_loaded_and_shows_no_key(tmp_path: Path) -> None:
     assert tomllib.loads(printed)["weights"] == {"silero-vad": "/w"}
 
 
+def test_a_stage_s_own_arguments_are_tables(tmp_path: Path) -> None:
+    file = tmp_path / "stages.toml"
+    file.write_text(
+        'model = "m"\n[stage.preprocessing]\nurls = {allow_private = true, schemes = ["https"]}\n[stage.thinker]\ncontext = 8\n'
+    )
+    settings = load(file, {})
+    assert settings.stage["preprocessing"] == {"urls": {"allow_private": True, "schemes": ["https"]}}
+    file.write_text(as_toml(settings))
+    assert load(file, {}) == settings
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("stage = 3", "stage"),
         ("prot = 1", "prot"),
         ('port = "many"', "port"),
         ("port = 70000", "70000"),

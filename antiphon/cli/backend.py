@@ -80,6 +80,8 @@ def declare(settings: ServerSettings) -> PipelineSpec:
         os.environ[weights.variable(name)] = folder  # the environment reaches the workers too
     if pipeline == "qwen3_omni":
         return _qwen(settings)
+    if settings.stage:
+        raise ConfigError("settings: [stage.NAME] is for pipelines that take a checkpoint folder")
     if settings.model:
         raise ConfigError("--model is for pipelines that take a checkpoint folder; with 'local' use --thinker")
     roles = {
@@ -102,6 +104,7 @@ def _qwen(settings: ServerSettings) -> PipelineSpec:
         "speech": not settings.text_only,
         "thinker": settings.thinker,
         "transcriber": settings.transcriber,
+        "stage_args": settings.stage,
     }
     if settings.preset:
         args["preset"] = settings.preset

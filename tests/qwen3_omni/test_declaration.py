@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from antiphon import settings
+from antiphon.cli import backend
 from antiphon.pipelines.errors import ConfigError, Refused
 from antiphon.pipelines.qwen3_omni.pipeline import build
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, Voice
@@ -60,3 +63,33 @@ def test_a_transcript_is_a_side_branch(folder: str, ask: Ask) -> None:
     assert config.info.terminals["transcription"] == ("transcript",)
     with pytest.raises(Refused, match="transcription"):
         build(folder).plan(Request(id="h", terminals=("transcript",), body=hear))
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"talker": {}}, "'talker' is not a stage of this pipeline; they are preprocessing"),
+        ({"thinker": {"contxt": 5}}, "stage_args.thinker.contxt: it takes device, dtype, context"),
+        ({"thinker": {"context": "long"}}, "stage_args.thinker.context: Expected `int`"),
+        ({"preprocessing": {"budget": {"item": 3}}}, "stage_args.preprocessing.budget.item: it takes items"),
+        ({"preprocessing": {"budget": {"items": "x"}}}, "stage_args.preprocessing.budget: Expected `int`"),
+        ({"preprocessing": {"urls": {"allow": True}}}, "stage_args.preprocessing.urls.allow: it takes schemes"),
+        ({"code2wav": {"chunk_frames": -1}}, "must not be less than 0"),
+    ],
+)
+def test_a_wrong_stage_argument_is_named(args: Any, said: str, folder: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        build(folder, stage_args=args)
+
+
+def test_the_settings_reach_the_stages(folder: str, tmp_path: Path) -> None:
+    file = tmp_path / "antiphon.toml"
+    file.write_text(
+        f'model = "{folder}"\ntranscriber = ""\n'
+        "[stage.preprocessing]\nurls = {allow_private = true}\n[stage.thinker]\ncontext = 100\n"
+    )
+    stages = backend.declare(settings.load(file, {})).build().stages
+    assert stages["preprocessing"].factory_args == {"folder": folder, "context": 100, "urls": {"allow_private": True}}
+    assert stages["thinker"].factory_args["context"] == 100
+    with pytest.raises(ConfigError, match="checkpoint folder"):
+        backend.declare(settings.ServerSettings(stage={"thinker": {}}))

@@ -24,6 +24,7 @@ from antiphon.pipelines.local.pipeline import Remote, parse_role
 from antiphon.pipelines.local.prepared import last_transcript
 from antiphon.pipelines.qwen3_omni import params, payloads
 from antiphon.pipelines.qwen3_omni.prompt_kinds import brings_audio, brings_pictures
+from antiphon.pipelines.qwen3_omni.stage_args import check as check_stage_args
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.stage import CLIENT, Request
 
@@ -97,8 +98,7 @@ def build(
     stages = [_placed(stage, PRESETS[preset].get(stage.name, Spot()), folder) for stage in stages]
     stages = [_played(stage, thinker, transcriber) for stage in stages]
     extra = dict(stage_args or {})
-    if unknown := sorted(extra.keys() - {s.name for s in stages}):
-        raise ConfigError(f"stage_args names an unknown stage {unknown[0]!r}")
+    check_stage_args(extra, {s.name: s.factory for s in stages})
     # The entry refuses what the thinker could not take, before anything is decoded or encoded for it.
     context = {k: v for k, v in extra.get("thinker", {}).items() if k == "context"}
     extra["preprocessing"] = {**context, **extra.get("preprocessing", {})}
