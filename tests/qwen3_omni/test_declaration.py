@@ -88,7 +88,10 @@ def test_the_settings_reach_the_stages(folder: str, tmp_path: Path) -> None:
         f'model = "{folder}"\ntranscriber = ""\n'
         "[stage.preprocessing]\nurls = {allow_private = true}\n[stage.thinker]\ncontext = 100\n"
     )
-    stages = backend.declare(settings.load(file, {})).build().stages
+    config = backend.declare(settings.load(file, {})).build()
+    stages = config.stages
+    assert config.info.context_tokens == 100
+    assert build(folder).info.context_tokens == 4096, "what the checkpoint itself can take"
     assert stages["preprocessing"].factory_args == {"folder": folder, "context": 100, "urls": {"allow_private": True}}
     assert stages["thinker"].factory_args["context"] == 100
     with pytest.raises(ConfigError, match="checkpoint folder"):

@@ -12,20 +12,20 @@ talker opens when the thinker has said its first token.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from antiphon.pipelines.errors import ConfigError, Refused, WeightError
+from antiphon.pipelines.errors import ConfigError, WeightError
 from antiphon.pipelines.graph import MAIN_PROCESS, PipelineConfig, StageConfig
 from antiphon.pipelines.info import PipelineInfo, Task
 from antiphon.pipelines.local.pipeline import Remote, parse_role
 from antiphon.pipelines.local.prepared import last_transcript
 from antiphon.pipelines.qwen3_omni import params, payloads
+from antiphon.pipelines.qwen3_omni.check import Check
 from antiphon.pipelines.qwen3_omni.prompt_kinds import brings_audio, brings_pictures
 from antiphon.pipelines.qwen3_omni.stage_args import check as check_stage_args
-from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.stage import CLIENT, Request
 
 Preset = Literal["cpu", "cpu_apart", "one_gpu", "two_gpus"]
@@ -99,16 +99,18 @@ def build(
     stages = [_played(stage, thinker, transcriber) for stage in stages]
     extra = dict(stage_args or {})
     check_stage_args(extra, {s.name: s.factory for s in stages})
+    tokens = context_tokens(folder, extra.get("thinker", {}))
     # The entry refuses what the thinker could not take, before anything is decoded or encoded for it.
-    context = {k: v for k, v in extra.get("thinker", {}).items() if k == "context"}
-    extra["preprocessing"] = {**context, **extra.get("preprocessing", {})}
+    extra["preprocessing"] = {"context": tokens, **extra.get("preprocessing", {})}
     stages = [replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})}) for s in stages]
     elsewhere = thinker not in ("", "local")
-    info = _info(name, Path(folder).name, voices, speech, bool(transcriber), elsewhere)
+    info = _info(name, Path(folder).name, voices, speech, bool(transcriber), elsewhere, tokens)
     return PipelineConfig(name, "preprocessing", stages, info=info, check=Check(voices, bool(transcriber), elsewhere))
 
 
-def _info(name: str, model: str, voices: tuple[str, ...], speech: bool, hears: bool, elsewhere: bool) -> PipelineInfo:
+def _info(
+    name: str, model: str, voices: tuple[str, ...], speech: bool, hears: bool, elsewhere: bool, tokens: int
+) -> PipelineInfo:
     made = ("text", *(("audio",) if speech else ()), *(("transcript",) if hears else ()))
     terminals: dict[Task, tuple[str, ...]] = {"chat": made}
     inputs: dict[Task, tuple[str, ...]] = {"chat": ("text",) if elsewhere else ("text", "audio", "image", "video")}
@@ -123,12 +125,23 @@ def _info(name: str, model: str, voices: tuple[str, ...], speech: bool, hears: b
         voices=voices,
         languages=("en", "zh", "fr", "de", "ru", "it", "es", "pt", "ja", "ko") if speech else (),
         early_responses=not elsewhere,
-        context_tokens=params.CONTEXT_TOKENS,
+        context_tokens=tokens,
         notes=(
             "not verified on a GPU",
             "published weights were never run: checked on a random model of the same layout",
         ),
     )
+
+
+def context_tokens(folder: str, thinker: Mapping[str, Any]) -> int:
+    """Prompt and answer together, as the thinker will count them: its setting, within the model's own and its cache's."""
+    bounds = [thinker.get("context", params.CONTEXT_TOKENS), thinker.get("kv_tokens", params.CONTEXT_TOKENS)]
+    try:
+        config = json.loads((Path(folder) / "config.json").read_text())
+        bounds.append(int(config["thinker_config"]["text_config"]["max_position_embeddings"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # no such file is said by who reads all of it; a config may leave it to its default
+    return int(min(bounds))
 
 
 def speakers(folder: str) -> tuple[str, ...]:
@@ -138,51 +151,6 @@ def speakers(folder: str) -> tuple[str, ...]:
         return params.in_order(talker["speaker_id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WeightError(f"{folder!r} holds no config.json with a talker that has speakers") from error
-
-
-class Check:
-    """Refuses at submit what no stage should see."""
-
-    def __init__(self, voices: Sequence[str], transcribes: bool, elsewhere: bool) -> None:
-        self.voices = tuple(voices)
-        self.transcribes = transcribes
-        self.elsewhere = elsewhere
-
-    def __call__(self, request: Request) -> None:
-        body: GenerateRequest = request.body
-        if body.task == "transcription" and self.transcribes:
-            return
-        if body.task != "chat":
-            raise Refused(f"this pipeline does not serve {body.task}", code="unsupported_value")
-        if self.elsewhere and (brings_audio(body) or brings_pictures(body)):
-            raise Refused(
-                "prompts with media are not supported with a thinker outside: speech needs its hidden states there",
-                code="unsupported_value",
-                param="messages",
-            )
-        if self.elsewhere:
-            _check_elsewhere(request)
-        params.check_stage_params(body)
-        if "audio" in request.terminals and self.voices:
-            if body.voice.speed != 1.0:
-                raise Refused("speed is not supported by this model's voice", code="unsupported_value", param="speed")
-            params.speaker(body, self.voices)
-            params.chunking(body, params.FIRST_CHUNK_FRAMES, params.CHUNK_FRAMES)
-
-
-def _check_elsewhere(request: Request) -> None:
-    """What only a thinker of our own does."""
-    body: GenerateRequest = request.body
-    if request.kind != "generate":
-        raise Refused("a thinker outside prepares nothing ahead", code="unsupported_value")
-    if body.tools and body.tool_choice.mode != "none":
-        raise Refused("tools are not supported with a thinker outside", code="unsupported_value", param="tools")
-    if body.response_format.kind != "text":
-        raise Refused(
-            f"response_format {body.response_format.kind} is not supported with a thinker outside",
-            code="unsupported_value",
-            param="response_format",
-        )
 
 
 def entry_route(request: Request) -> tuple[str, ...]:
