@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -132,11 +132,12 @@ class Coordinator:
         if running >= self.max_requests:
             raise Busy(f"the server is busy: {running} requests are running")
         plan = self.config.plan(request)
-        missing = [s for s in plan.stages if s in self.unavailable]
+        away = tuple(s for s in plan.stages if s in self.unavailable)
+        missing = [s for s in away if not self.config.stages[s].side]
         if missing:
             raise Busy(f"stage {missing[0]} is not available: {self.unavailable[missing[0]]}", retry_after_s=2.0)
         now = self.clock()
-        lanes = {self.config.stages[s].lane for s in plan.stages}
+        lanes = {self.config.stages[s].lane for s in plan.stages if s not in away}
         handle = Handle(self, key, request, plan, lanes, now)
         self.live[key] = handle
         self.stats.submitted += 1
@@ -144,7 +145,10 @@ class Coordinator:
         # every lane knows the request before any data can reach it
         self.switch.to_lanes(sorted(lanes), Open(key, request, plan, due_in_ms))
         handle.unacknowledged = self.switch.awaits(lanes)
-        if not handle.unacknowledged:
+        if away:
+            self.switch.to_lanes(sorted(lanes), Cut(key, (), "", away))
+            self._skip(handle, away, now)
+        if not handle.unacknowledged and handle.end is None:
             self._start(handle, now)
         self._next_sweep = min(self._next_sweep, now + SWEEP_S)
         self._wake()
@@ -201,7 +205,7 @@ class Coordinator:
                 self._receipt(handle, lane, now)
 
     def _event(self, handle: Handle, event: Event, now: float) -> None:
-        if handle.end is not None:  # nothing of a request follows its end
+        if handle.end is not None or event.terminal not in handle.left:  # nothing of either follows its end
             return
         if not event.last or event.data is not None:
             handle.timeline.setdefault(f"first:{event.terminal}", now)
@@ -281,23 +285,32 @@ class Coordinator:
 
         ``keys``: the requests it served, where the same lanes run in other processes too. ``stuck``: they live, but a step
         does not return; a receipt comes when it does. What cannot be told from here the neighbours are asked: a request whose
-        part there is over goes on.
+        part there is over goes on, and so does one that misses no more than side stages.
         """
         now = self.clock()
-        stages = tuple(s.name for name, of_lane in self.config.lanes.items() if name in lanes for s in of_lane)
+        of_lanes = [s for name, stages in self.config.lanes.items() if name in lanes for s in stages]
+        stages = tuple(s.name for s in of_lanes if not s.side)
+        side = tuple(s.name for s in of_lanes if s.side)
         for handle in list(self.live.values()):
             lost = handle.lanes & lanes
             if not lost or (keys is not None and handle.key not in keys):
                 continue
             if not stuck:
                 handle.lanes -= lost
+            self._skip(handle, side, now)
             if not handle.started or any(handle.plan.ends[t] in stages for t in handle.left):
                 self._finish(handle, End("failed", error), now)
             elif handle.end is None:
-                self.switch.to_lanes(sorted(handle.lanes - lost), Cut(handle.key, stages, error.message))
+                self.switch.to_lanes(sorted(handle.lanes - lost), Cut(handle.key, stages, error.message, side))
             if not handle.lanes:
                 handle.lanes.add("")
                 self._receipt(handle, "", now)
+
+    def _skip(self, handle: Handle, side: Sequence[str], now: float) -> None:
+        """The terminals of these side stages end empty."""
+        for terminal, stage in handle.plan.ends.items():
+            if stage in side and terminal in handle.left:
+                self._event(handle, Event(handle.key, terminal, stage, 0, last=True, skipped=True), now)
 
 
 def _error(message: Failed) -> PipelineError:

@@ -114,7 +114,9 @@ class Lane(Generic[StageT]):
 
     def _for_rider(self, rider: Rider, message: Give | Feed | Credit | Tell | Cut, now: float) -> None:
         match message:
-            case Cut(stages=stages, why=why):
+            case Cut(stages=stages, why=why, skipped=skipped):
+                for gone in skipped:
+                    self._skip(rider, gone, now)
                 lost = rider.tied_to(stages, self.stations)
                 if lost:
                     self.exchange.to_coordinator(Failed(rider.key, lost, why, "server_error", retryable=True))
@@ -122,9 +124,11 @@ class Lane(Generic[StageT]):
                 self._tell(rider, message, now)
             case Credit(stage=stage, target=target):
                 seat = rider.seats.get(stage)
-                if seat is not None and seat.state != "closed":
+                if seat is not None and seat.state != "closed" and target in seat.used:
                     seat.used[target] -= message.count
                     self.woken(seat)
+            case Give(source=source) | Feed(source=source) if source in rider.gone:
+                return  # late: it counts as skipped
             case Give(stage=stage, source=source):
                 seat = self._seat(rider, stage, now)
                 if message.skipped:
@@ -157,6 +161,20 @@ class Lane(Generic[StageT]):
             self.stations[seat.config.name].queued.append(seat)
         elif verdict == "skip":
             self.finish(seat, None, skipped=True)
+
+    def _skip(self, rider: Rider, gone: str, now: float) -> None:
+        """A side stage elsewhere is gone: what it would have sent counts as skipped, and no credit of it is waited for."""
+        for name in [n for n in rider.plan.stages if n in self.stations]:
+            result, chunks = rider.expects(name, gone)
+            if result:
+                self._for_rider(rider, Give(rider.key, name, gone, skipped=True), now)
+            if chunks:
+                came = self._seat(rider, name, now).arrived.get(gone, 0)
+                self._for_rider(rider, Feed(rider.key, name, gone, came, last=True), now)
+            seat = rider.seats.get(name)
+            if seat is not None and seat.used.pop(gone, None) is not None and seat.state == "open":
+                self.woken(seat)
+        rider.gone.add(gone)
 
     def _tell(self, rider: Rider, message: Tell, now: float) -> None:
         rider.due = now + message.due_in_ms / 1000

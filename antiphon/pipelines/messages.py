@@ -75,11 +75,13 @@ class Tell(msgspec.Struct, frozen=True, tag=True):
 
 class Cut(msgspec.Struct, frozen=True, tag=True):
     """These stages are gone, with whatever of the request was still in them. A lane that still expects something of one,
-    or still sends to one, answers with Failed (``why``, retryable); where both are over the request goes on without them."""
+    or still sends to one, answers with Failed (``why``, retryable); where both are over the request goes on without them.
+    ``skipped``: side stages that are gone; the request goes on without them in any case."""
 
     key: Key
     stages: tuple[str, ...]
     why: str
+    skipped: tuple[str, ...] = ()
 
 
 class Close(msgspec.Struct, frozen=True, tag=True):

@@ -20,7 +20,7 @@ Verdict = Literal["wait", "open", "skip"]
 class Rider:
     """One attempt at a request on one lane."""
 
-    __slots__ = ("due", "heard_ms", "key", "listener", "plan", "progress", "request", "seats", "window_ms")
+    __slots__ = ("due", "gone", "heard_ms", "key", "listener", "plan", "progress", "request", "seats", "window_ms")
 
     def __init__(self, message: Open, now: float) -> None:
         self.key: Key = message.key
@@ -33,6 +33,8 @@ class Rider:
         self.progress: Progress | None = None
         """What was told last: a task that opens later is told it then."""
         self.seats: dict[str, Seat] = {}
+        self.gone: set[str] = set()
+        """Side stages elsewhere that count as skipped, whatever still comes of them."""
 
     def seat(self, config: StageConfig, entry: bool, now: float) -> Seat:
         """This request's seat at a stage, made at its first message."""
@@ -40,23 +42,28 @@ class Rider:
             self.seats[config.name] = Seat(self, config, entry, now)
         return self.seats[config.name]
 
+    def expects(self, name: str, other: str) -> tuple[bool, bool]:
+        """Whether the stage ``name`` here still waits for the Result of ``other``, and for chunks of it."""
+        plan, seat = self.plan, self.seats.get(name)
+        if seat is None:
+            return other in plan.results[name], other in plan.streams[name]
+        if seat.state == "closed":
+            return False, False
+        result = other in plan.results[name] and seat.state == "waiting" and not seat.given(other)
+        return result, other in plan.streams[name] and other not in seat.upstream_ended
+
+    def sends(self, name: str, other: str) -> bool:
+        """Whether the stage ``name`` here may still have something for ``other``."""
+        seat = self.seats.get(name)
+        return (other in self.plan.next[name] or other in self.plan.stream[name]) and (seat is None or seat.state != "closed")
+
     def tied_to(self, stages: Collection[str], here: Container[str]) -> str:
         """The first of ``stages`` that a stage ``here`` still expects something of, or still sends to; "" when none."""
-        plan = self.plan
-        for name in plan.stages:
-            if name not in here:
-                continue
-            seat = self.seats.get(name)
-            if seat is not None and seat.state == "closed":
-                continue
-            given = plan.results[name] if seat is not None and seat.state != "waiting" else ()
-            for other in stages:
-                if other in plan.next[name] or other in plan.stream[name]:
-                    return other
-                if other in plan.results[name] and other not in given and not (seat and seat.given(other)):
-                    return other
-                if other in plan.streams[name] and not (seat and other in seat.upstream_ended):
-                    return other
+        for name in self.plan.stages:
+            if name in here:
+                for other in stages:
+                    if self.sends(name, other) or any(self.expects(name, other)):
+                        return other
         return ""
 
 
@@ -81,7 +88,7 @@ class Seat:
         self.upstream_ended: set[str] = set()
         plan = rider.plan
         self.terminals = tuple(t for t, stage in plan.ends.items() if stage == config.name)
-        self.used: dict[str, int] = {t: 0 for t in plan.stream[config.name]}
+        self.used: dict[str, int] = {t: 0 for t in plan.stream[config.name] if t not in rider.gone}
         if self.terminals:
             self.used[CLIENT] = 0
         self.sent = 0

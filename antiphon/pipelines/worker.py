@@ -231,8 +231,11 @@ class Worker:
             if credit is None:
                 return
             message = credit
+        place = known.places.get(process)
+        if place is None:  # a side stage that was not there when the request came
+            return
         mode = self._mode_of[message.source] if isinstance(message, Give | Feed) else None
-        self._send(known.places[process], Mail((), message), mode)
+        self._send(place, Mail((), message), mode)
 
     def to_coordinator(self, message: ToCoordinator) -> None:
         held: list[ToCoordinator] = self._held.__dict__.setdefault("spent", [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.run import Mutant
 
+LANE = "pipelines/lane.py"
 SEAT = "pipelines/seat.py"
 COORDINATOR = "pipelines/coordinator.py"
 LANES = "pipelines/local_lanes.py"
@@ -11,14 +12,28 @@ LANES = "pipelines/local_lanes.py"
 TESTS = ("tests/processes/test_cut.py", "tests/processes/test_stuck.py")
 
 MUTANTS = (
-    Mutant("a lost sender of chunks is waited for", SEAT, "if other in plan.streams[name] and not", "if False and not"),
-    Mutant("a lost sender of a Result is waited for", SEAT, "if other in plan.results[name] and other", "if False and other"),
-    Mutant("a lost receiver is waited for", SEAT, "if other in plan.next[name] or other in plan.stream[name]:", "if False:"),
+    Mutant("a lost sender is waited for", SEAT, "or any(self.expects(name, other))", ""),
+    Mutant("a lost receiver is waited for", SEAT, "self.sends(name, other) or any", "any"),
     Mutant(
-        "whatever passed through what is lost fails",
-        SEAT,
-        'if seat is not None and seat.state == "closed":\n                continue\n            given',
-        "given",
+        "whoever received from what is lost fails", SEAT, "            return False, False\n", "            return True, True\n"
+    ),
+    Mutant("whoever sent to what is lost fails", SEAT, '(seat is None or seat.state != "closed")', "True"),
+    Mutant("a Result that has come is waited for", SEAT, "and not seat.given(other)", ""),
+    Mutant("a stream that has ended is waited for", SEAT, "and other not in seat.upstream_ended", ""),
+    Mutant("a lost side stage's Result is waited for", LANE, "if result:", "if False:"),
+    Mutant("a lost side stage's chunks are waited for", LANE, "if chunks:", "if False:"),
+    Mutant(
+        "a lost side stage's credit is waited for",
+        LANE,
+        "if seat is not None and seat.used.pop(gone, None) is not None",
+        "if False",
+    ),
+    Mutant("a lost side stage's terminal never ends", COORDINATOR, "            self._skip(handle, side, now)\n", ""),
+    Mutant(
+        "a request without its side stage waits for it",
+        COORDINATOR,
+        'self.switch.to_lanes(sorted(lanes), Cut(key, (), "", away))',
+        "pass",
     ),
     Mutant(
         "a terminal that is lost never ends", COORDINATOR, "any(handle.plan.ends[t] in stages for t in handle.left)", "False"

@@ -274,6 +274,7 @@ def drawn(spec: list[dict[str, Any]]) -> PipelineConfig:
             start_on=s["start"],
             merge_fn=keep_parts,
             terminal=s["name"] if s["terminal"] else None,
+            side=s.get("side", False),
         )
         for s in spec
     ]

@@ -279,6 +279,34 @@ def fork(load_s: float = 0.0, source: str = "main") -> PipelineConfig:
     return PipelineConfig("fork", "source", [first, *sides])
 
 
+def aside() -> PipelineConfig:
+    """source -> tail (terminal "out") and side (terminal "extra"), a side stage in a process of its own."""
+    return PipelineConfig(
+        "aside",
+        "source",
+        [
+            StageConfig(
+                name="source",
+                factory=f"{HERE}:Source",
+                factory_args={"name": "source"},
+                lane="source",
+                stream_to=("tail", "side"),
+                credits=4,
+            ),
+            StageConfig(name="tail", factory=f"{HERE}:Double", factory_args={"name": "tail"}, lane="tail", terminal="out"),
+            StageConfig(
+                name="side",
+                factory=f"{HERE}:Double",
+                factory_args={"name": "side"},
+                process="side",
+                lane="side",
+                terminal="extra",
+                side=True,
+            ),
+        ],
+    )
+
+
 def spec(**args: Any) -> PipelineSpec:
     return PipelineSpec(f"{HERE}:build", args)
 

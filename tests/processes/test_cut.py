@@ -13,17 +13,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from antiphon.pipelines.client import Client, Generation
-from antiphon.pipelines.errors import ConfigError, StageFailed
+from antiphon.pipelines.errors import Busy, ConfigError, StageFailed
 from antiphon.pipelines.graph import PipelineConfig
 from antiphon.pipelines.handle import End, Handle
 from antiphon.pipelines.messages import Event, Feed, Give, ToLane
+from antiphon.pipelines.placement import PipelineSpec
 from antiphon.pipelines.process_runtime import ProcessRuntime
+from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.scheduler import SteppedLane
 from antiphon.pipelines.stage import Request
 from tests.pipelines.by_hand import ByHand, stage
 from tests.pipelines.dummies import Script, new_world
 from tests.pipelines.test_properties import EXAMPLES, PHASES, drawn, graphs
-from tests.processes.stages import ask, spec
+from tests.processes.stages import HERE, ask, spec
+from tests.realtime.rest.conftest import until
 
 LOST = StageFailed("s", "gone", code="server_error", retryable=True)
 
@@ -77,6 +80,8 @@ def letters(lane: SteppedLane) -> list[Any]:
 @given(graphs(), st.data())
 def test_a_lost_lane_takes_what_was_inside_and_nothing_else(spec: list[dict[str, Any]], data: Any) -> None:
     world = new_world()
+    for one in spec[1:]:
+        one["side"] = data.draw(st.sampled_from([False, False, True]))
     try:
         config = drawn(spec)
     except ConfigError:
@@ -102,8 +107,20 @@ def test_a_lost_lane_takes_what_was_inside_and_nothing_else(spec: list[dict[str,
     swallowed = data.draw(st.integers(0, 3))
     by_hand.die(victim, swallowed)
     left = [h for h in handles if h.end is None and not swallowed and by_hand.has_left(h)]
-    elsewhere = [h for h in handles if victim not in {config.stages[s].lane for s in h.plan.stages}]
+    missed = {h: {s for s in h.plan.stages if config.stages[s].lane == victim} for h in handles}
+    no_loss = [h for h in handles if all(config.stages[s].side for s in missed[h])]
     by_hand.coordinator.lanes_lost({victim}, LOST)
+    by_hand.coordinator.unavailable.update({s.name: "gone" for s in config.stages.values() if s.lane == victim})
+    try:
+        script = Script(counts={s["name"]: s["count"] for s in spec})
+        request = Request(id="later", terminals=tuple(sorted(terminals)), body=script)
+        plan = config.plan(request)
+        script.streams = plan.streams
+        handles.append(by_hand.coordinator.submit(request))
+        no_loss.append(handles[-1])
+        seen[handles[-1]] = []
+    except Busy:
+        assert any(config.stages[s].lane == victim and not config.stages[s].side for s in plan.stages)
     for handle, rest in by_hand.run(handles, dt=0.1).items():
         seen[handle] += rest
     assert not world.wrong, world.wrong
@@ -116,7 +133,7 @@ def test_a_lost_lane_takes_what_was_inside_and_nothing_else(spec: list[dict[str,
             assert ended == sorted(handle.plan.ends), "finished without all of it"
         else:
             assert isinstance(handle.end.error, StageFailed) and handle.end.error.retryable
-    assert {h.end.reason for h in left + elsewhere if h.end} <= {"finished"}, "what had left it goes on"
+    assert {h.end.reason for h in left + no_loss if h.end} <= {"finished"}, "what had left it, or can do without, goes on"
 
 
 def test_who_still_sends_to_a_lost_stage_does_not_wait_for_its_credit() -> None:
@@ -163,3 +180,34 @@ async def test_a_request_goes_on_without_a_process_that_it_has_left(victim: str)
         line = await asyncio.wait_for(passed.released(), 10)
         assert f"released:{victim}" not in line, "a dead process gives no receipt, and nobody waits for one"
         await asyncio.wait_for(inside.released(), 10)
+
+
+async def test_a_side_stage_that_dies_is_skipped_and_nobody_waits_for_it() -> None:
+    async with Client(ProcessRuntime(PipelineSpec(f"{HERE}:aside"))) as client:
+
+        async def heard(name: str, *, killing: bool = False) -> tuple[list[int], int, bool]:
+            """What "out" said, how much "extra" said, and whether it was skipped."""
+            request = GenerateRequest(
+                id=name, task="speech", terminals=("out", "extra"), stage_params={"source": {"n": 60, "step_s": 0.005}}
+            )
+            out: list[int] = []
+            extra, skipped = 0, False
+            async for event in client.generate(request):
+                if event.last:
+                    skipped |= event.skipped
+                elif event.terminal == "out":
+                    out.append(event.data.number)
+                else:
+                    extra += 1
+                    if killing and extra == 5:
+                        place = client.health()["processes"]["side.0"]["place"]
+                        os.kill(int(place.split()[1]), signal.SIGKILL)
+            return out, extra, skipped
+
+        whole_answer = [2 * n for n in range(60)]
+        out, extra, skipped = await heard("killed", killing=True)
+        assert out == whole_answer and 5 <= extra < 60 and skipped
+        assert await heard("meanwhile") == (whole_answer, 0, True), "what can be served without it is served"
+        await until(lambda: set(client.health()["lanes"].values()) == {"ready"}, 20)
+        assert await heard("again") == (whole_answer, 60, False)
+        await asyncio.wait_for(client._backend.coordinator.drained(), 10)
