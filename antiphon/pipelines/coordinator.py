@@ -205,7 +205,9 @@ class Coordinator:
                 self._receipt(handle, lane, now)
 
     def _event(self, handle: Handle, event: Event, now: float) -> None:
-        if handle.end is not None or event.terminal not in handle.left:  # nothing of either follows its end
+        if handle.end is not None:  # nothing of a request follows its end
+            return
+        if event.terminal not in handle.left:  # nor of a terminal its own, if the stage was skipped meanwhile
             return
         if not event.last or event.data is not None:
             handle.timeline.setdefault(f"first:{event.terminal}", now)

@@ -162,6 +162,19 @@ class Lane(Generic[StageT]):
         elif verdict == "skip":
             self.finish(seat, None, skipped=True)
 
+    def _tell(self, rider: Rider, message: Tell, now: float) -> None:
+        rider.due = now + message.due_in_ms / 1000
+        rider.heard_ms = message.heard_ms
+        rider.window_ms = message.window_ms
+        rider.listener = message.listener
+        rider.progress = progress = Progress(message.due_in_ms, message.heard_ms, message.window_ms, message.listener)
+        for seat in list(rider.seats.values()):
+            if message.listener != "none":
+                seat.own_due = None
+            if seat.state == "open":
+                self.told(self.stations[seat.config.name], seat, progress)
+                self.woken(seat)
+
     def _skip(self, rider: Rider, gone: str, now: float) -> None:
         """A side stage elsewhere is gone: what it would have sent counts as skipped, and no credit of it is waited for."""
         for name in [n for n in rider.plan.stages if n in self.stations]:
@@ -175,19 +188,6 @@ class Lane(Generic[StageT]):
             if seat is not None and seat.used.pop(gone, None) is not None and seat.state == "open":
                 self.woken(seat)
         rider.gone.add(gone)
-
-    def _tell(self, rider: Rider, message: Tell, now: float) -> None:
-        rider.due = now + message.due_in_ms / 1000
-        rider.heard_ms = message.heard_ms
-        rider.window_ms = message.window_ms
-        rider.listener = message.listener
-        rider.progress = progress = Progress(message.due_in_ms, message.heard_ms, message.window_ms, message.listener)
-        for seat in list(rider.seats.values()):
-            if message.listener != "none":
-                seat.own_due = None
-            if seat.state == "open":
-                self.told(self.stations[seat.config.name], seat, progress)
-                self.woken(seat)
 
     # -- what a task says
     def post(self, stage: str, message: ToLane) -> None:
