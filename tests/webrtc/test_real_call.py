@@ -1,4 +1,4 @@
-"""aiortc's own client and the real CPU voice: a human's question, the answer, and the answer's echo in the microphone."""
+"""aiortc's own client, a bad line and the real CPU voice: a human's question, the answer, and its echo in the microphone."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import soxr
 
 from tests.clients import serving
 from tests.webrtc.calling import FRAME, RATE, Caller, Running, loud_seconds
+from tests.webrtc.line import line
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
+BAD = {"loss": 0.02, "jitter_s": 0.06}
 ECHO_FRAMES = 4
 """80 ms later."""
 ECHO_LEVEL = 0.1
@@ -36,8 +38,8 @@ def port() -> Iterator[int]:
 async def test_a_question_is_answered_and_the_echo_of_it_interrupts_nothing(port: int, shared_audio: Path) -> None:
     samples, rate = soundfile.read(shared_audio / "dog-or-cat.mp3", dtype="float32", always_2d=True)
     question = soxr.resample(samples.mean(1), rate, RATE)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-        caller = Caller(Running(port, None, None, http))  # type: ignore[arg-type]
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http, line(**BAD) as way:
+        caller = Caller(Running(port, None, None, http), line=way)  # type: ignore[arg-type]
         await caller.accept(await caller.post())
         await caller.until("session.created")
         transcription = {"transcription": {"model": "whisper-1"}}
@@ -66,5 +68,6 @@ async def test_a_question_is_answered_and_the_echo_of_it_interrupts_nothing(port
         done = next(e for e in caller.events if e["type"] == "response.done")
         assert done["response"]["status"] == "completed"
         assert loud_seconds(caller.heard) > 0.5
+        assert way.lost > 5 and way.overtaken > 50
         await http.post(f"{caller.location}/hangup")
         await caller.close()

@@ -18,6 +18,7 @@ from antiphon.session.events import OUT_RATE
 
 FRAME_S = 0.02
 SAMPLES = OPUS_RATE // 50
+SILENCE = bytes(2 * SAMPLES)
 LATE_S = 0.2
 """Behind by more than this, the clock starts anew instead of sending a burst."""
 
@@ -37,6 +38,7 @@ class Track(MediaStreamTrack):  # type: ignore[misc]
         self._ready = np.zeros(round(self._resample.look_ahead_s * OPUS_RATE) + 2, np.float32)
         self._at = 0.0
         self._pts = 0
+        self._silent = False  # the first frame goes through the filter, which holds back its edge
 
     async def recv(self) -> AudioFrame:
         """The next 20 ms, at its time: 48 kHz mono s16."""
@@ -58,10 +60,17 @@ class Track(MediaStreamTrack):  # type: ignore[misc]
             await asyncio.sleep(self._at - now)
 
     def _frame(self, samples: np.ndarray) -> AudioFrame:
-        self._ready = np.concatenate((self._ready, self._resample.feed(samples)))
-        out, self._ready = self._ready[:SAMPLES], self._ready[SAMPLES:]
         frame = AudioFrame(format="s16", layout="mono", samples=SAMPLES)
-        frame.planes[0].update(to_s16(out))
+        frame.planes[0].update(self._at_48k(samples))
         frame.sample_rate, frame.time_base, frame.pts = OPUS_RATE, Fraction(1, OPUS_RATE), self._pts
         self._pts += SAMPLES
         return frame
+
+    def _at_48k(self, samples: np.ndarray) -> bytes:
+        """s16le. A call is silent most of its time: once the filter holds nothing but silence it has nothing to do."""
+        was_silent, self._silent = self._silent, not samples.any()
+        if was_silent and self._silent:
+            return SILENCE
+        self._ready = np.concatenate((self._ready, self._resample.feed(samples)))
+        out, self._ready = self._ready[:SAMPLES], self._ready[SAMPLES:]
+        return to_s16(out)
