@@ -183,7 +183,13 @@ async def test_a_request_goes_on_without_a_process_that_it_has_left(victim: str)
 
 
 async def test_a_side_stage_that_dies_is_skipped_and_nobody_waits_for_it() -> None:
-    async with Client(ProcessRuntime(PipelineSpec(f"{HERE}:aside"))) as client:
+    backend, back = ProcessRuntime(PipelineSpec(f"{HERE}:aside")), asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        await back.wait()
+
+    backend._crew.pause = pause
+    async with Client(backend) as client:
 
         async def heard(name: str, *, killing: bool = False) -> tuple[list[int], int, bool]:
             """What "out" said, how much "extra" said, and whether it was skipped."""
@@ -208,6 +214,7 @@ async def test_a_side_stage_that_dies_is_skipped_and_nobody_waits_for_it() -> No
         out, extra, skipped = await heard("killed", killing=True)
         assert out == whole_answer and 5 <= extra < 60 and skipped
         assert await heard("meanwhile") == (whole_answer, 0, True), "what can be served without it is served"
+        back.set()
         await until(lambda: set(client.health()["lanes"].values()) == {"ready"}, 20)
         assert await heard("again") == (whole_answer, 60, False)
-        await asyncio.wait_for(client._backend.coordinator.drained(), 10)
+        await asyncio.wait_for(backend.coordinator.drained(), 10)
