@@ -61,12 +61,21 @@ def encoder(format: str, rate: int) -> Encoder:
 
 
 def whole(samples: NDArray[np.float32], format: str, rate: int) -> bytes:
-    """A whole signal as one file; unlike a stream's, a WAV header then tells the true length."""
+    """A whole signal as one file; unlike a stream's, the header of WAV and FLAC then tells the true length."""
     if format == "wav":
         body = to_s16(samples)
         return wav_header(rate, len(body)) + body
     made = encoder(format, rate)
-    return made.feed(samples) + made.finish()
+    file = made.feed(samples) + made.finish()
+    return _with_length(file, len(samples)) if format == "flac" and len(samples) else file
+
+
+def _with_length(flac: bytes, samples: int) -> bytes:
+    """STREAMINFO's last 36 bits before its checksum: the samples in all (RFC 9639, 8.2), which a stream leaves at 0. Readers
+    by libsndfile take that for the longest file there can be."""
+    at = len(b"fLaC") + 4 + 10
+    packed = int.from_bytes(flac[at : at + 8], "big") >> 36 << 36 | samples
+    return flac[:at] + packed.to_bytes(8, "big") + flac[at + 8 :]
 
 
 def wav_header(rate: int, size: int | None = None) -> bytes:

@@ -111,6 +111,16 @@ def test_a_stream_has_one_wav_header_and_a_whole_file_has_a_true_one() -> None:
         assert (file.getnframes(), file.getframerate(), file.getnchannels(), file.getsampwidth()) == (12000, RATE, 1, 2)
 
 
+def test_a_whole_flac_tells_its_length_and_is_read_to_its_end() -> None:
+    soundfile = pytest.importorskip("soundfile")
+    pytest.importorskip("av")
+    x = sine(RATE, 0.5)
+    made = encode.whole(x, "flac", RATE)
+    assert soundfile.info(io.BytesIO(made)).frames == 12_000
+    y, rate = soundfile.read(io.BytesIO(made), dtype="float32")
+    assert rate == RATE and np.abs(y - x).max() < 1e-4
+
+
 def test_containers_are_the_promised_ones() -> None:
     x = sine(RATE, 0.5)
     starts = {"opus": b"OggS", "flac": b"fLaC", "wav": b"RIFF"}
