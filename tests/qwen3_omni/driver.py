@@ -77,14 +77,14 @@ class Sink:
 
 
 class Bench:
-    """All stages of one checkpoint, loaded once."""
+    """All stages of one checkpoint, loaded once. Nothing is kept from one answer for another, but where asked."""
 
     def __init__(self, folder: str, **thinker: Any) -> None:
         self.preprocessing = Preprocessing(folder)
         self.audio_encoder = AudioEncoder(folder)
         self.image_encoder = ImageEncoder(folder)
         self.aggregate = Aggregate(folder)
-        self.thinker = Thinker(folder, **thinker)
+        self.thinker = Thinker(folder, **{"kept_rows": 0, **thinker})
         self.decode = Decode(folder)
         self.talker = Talker(folder)
         self.code2wav = Code2Wav(folder)

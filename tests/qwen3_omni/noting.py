@@ -13,17 +13,16 @@ from antiphon.pipelines.requests import GenerateRequest
 class Noting(Client):
     """``asked``: (request, its generation), in order. ``frames`` bounds every speech; a door cannot set that itself."""
 
-    frames = 120
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.frames = 120
         self.asked: list[tuple[GenerateRequest, Generation]] = []
 
-    def generate(self, request: GenerateRequest) -> Generation:
+    def generate(self, request: GenerateRequest, *, streams_input: bool = False) -> Generation:
         if request.task == "chat" and "audio" in request.terminals:
             greedy = {"temperature": 0.0, "max_tokens": self.frames}
             request = msgspec.structs.replace(request, stage_params={"talker": greedy, **request.stage_params})
-        generation = super().generate(request)
+        generation = super().generate(request, streams_input=streams_input)
         self.asked.append((request, generation))
         return generation
 

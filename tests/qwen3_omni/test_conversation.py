@@ -15,6 +15,7 @@ from antiphon.pipelines.qwen3_omni.pipeline import build
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, TextPart
 from antiphon.pipelines.runtime import LocalRuntime
 from antiphon.realtime import doors
+from antiphon.session.features import Features
 from tests.qwen3_omni.cases import HELLO, IMAGE, SYSTEM
 from tests.qwen3_omni.noting import Noting
 from tests.qwen3_omni.oracle import Answer, Oracle
@@ -165,8 +166,20 @@ async def test_a_broken_picture_fails_its_response_and_not_the_session(running: 
         assert done["response"]["status"] in ("completed", "incomplete")
 
 
-async def test_what_the_doors_offer(folder: str) -> None:
-    from antiphon.session.features import Features
+async def test_the_next_turn_is_read_ahead(folder: str) -> None:
+    """What stands before the user's words is in the cache when they come, whatever was asked before."""
+    client = Noting(LocalRuntime(build(folder)))
+    long = f"{SYSTEM} You can hear the sound and the voice in this audio, as soon as it is ready."
+    async with serving(client, features=Features(prepare=True)) as running, talking(running) as talk:
+        await talk.say_hello(instructions=long, max_output_tokens=4)
+        await talk.speak(voice(0.8))
+        await talk.speak(hush(0.8))
+        done = await talk.until("response.done", within=30)
+        assert done["response"]["usage"]["input_token_details"]["cached_tokens"] >= 32
+        prepared = [g for r, g in client.asked if r.kind == "prepare"]
+        assert prepared and prepared[0].ended
 
+
+async def test_what_the_doors_offer(folder: str) -> None:
     features = doors.allowed(Features(), build(folder).info)
     assert features.early and set(features.inputs) == {"text", "audio", "image"} and set(features.outputs) == {"audio", "text"}

@@ -66,7 +66,7 @@ class Conversation:
             "sampling": Sampling(max_tokens=TOKENS),
             "stage_params": {"talker": {"temperature": 0.0, "max_tokens": FRAMES}},
         }
-        return GenerateRequest(id=f"{self.name}{self.count}", task="chat", **{**asked, **changes})
+        return GenerateRequest(id=f"{self.name or id(self)}-{self.count}", task="chat", **{**asked, **changes})
 
     async def turn(self, **changes: Any) -> tuple[Got, int]:
         """Ask, and hold the answer against generate() on the whole conversation; how much of the prompt was cached."""
@@ -183,6 +183,23 @@ async def test_a_forgotten_conversation_leaves_nothing(folder: str, oracle: Orac
         client.forget("gone")
         _, cached = await talk.turn()
         assert cached == 0
+    async with Client(LocalRuntime(build(folder, stage_args={"thinker": {"kept_rows": 0}}))) as client:
+        talk = Conversation(client, oracle, "none")
+        talk.user(*text(HELLO))
+        await talk.turn()
+        _, cached = await talk.turn()
+        assert cached == 0, "nothing is kept where nothing may be"
+
+
+async def test_a_client_that_keeps_its_own_history(client: Client, oracle: Oracle) -> None:
+    """No conversation is named, as over REST: the same messages again, and one more."""
+    talk = Conversation(client, oracle, "")
+    talk.user(*text("I can hear the voice that says hello. What can you hear? The sound is clear."))
+    first, _ = await talk.turn()
+    talk.assistant(first.text)
+    talk.user(*text("Who are you?"))
+    _, cached = await talk.turn()
+    assert cached >= first.ends["text"].data.usage.prompt_tokens // PAGE * PAGE
 
 
 # -- the books

@@ -56,7 +56,9 @@ PLANTS |= {
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def server(folder: str) -> AsyncIterator[Server]:
-    async with serving(Noting(LocalRuntime(planted(folder))), Settings()) as server:
+    client = Noting(LocalRuntime(planted(folder)))
+    client.frames = 16
+    async with serving(client, Settings()) as server:
         await until(lambda: server.state.ready or server.state.failure is not None, 30)
         yield server
 
@@ -233,6 +235,7 @@ async def test_what_cannot_be_kept_is_refused(server: Server) -> None:
 async def test_a_tool_in_a_conversation(folder: str) -> None:
     """Called, answered, and the answer told: the third turn's prompt holds all of it."""
     client = Noting(LocalRuntime(planted(folder)))
+    client.frames = 16
     tool = {"type": "function", "name": "weather", "description": "Tells it.", "parameters": WEATHER}
     async with conversing.serving(client) as running, conversing.talking(running) as talk:
         await talk.say_hello(instructions=SYSTEM, tools=[tool], max_output_tokens=80)

@@ -18,7 +18,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "audio_encoder": {**_ON_DEVICE, "cache_bytes": int},
     "image_encoder": {**_ON_DEVICE, "cache_bytes": int},
     "mm_aggregate": {},
-    "thinker": {**_ON_DEVICE, "context": int, "kv_tokens": int, "prefill_slice": int},
+    "thinker": {**_ON_DEVICE, "context": int, "kv_tokens": int, "prefill_slice": int, "kept_rows": int},
     "decode": {},
     "talker_ar": {**_ON_DEVICE, "kv_tokens": int, "prefill_slice": int},
     "code2wav": {**_ON_DEVICE, "chunk_frames": int, "first_chunk_frames": int},

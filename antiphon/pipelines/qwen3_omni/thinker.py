@@ -12,7 +12,7 @@ from antiphon.pipelines.engines.torch.decoder import RowDecoder, kv_bytes
 from antiphon.pipelines.engines.torch.guided import Guides
 from antiphon.pipelines.engines.torch.paged import PAGE, Row
 from antiphon.pipelines.engines.torch.place import Place
-from antiphon.pipelines.engines.torch.prefixes import Prefix, Prefixes
+from antiphon.pipelines.engines.torch.prefixes import KEPT_ROWS, Prefix, Prefixes
 from antiphon.pipelines.engines.torch.sampling import Sampler, choose
 from antiphon.pipelines.errors import PipelineError, Refused
 from antiphon.pipelines.outputs import CallDelta
@@ -34,7 +34,8 @@ class Task:
     def __init__(
         self, request: Request, prompt: ThinkerInput, answer: Answer | None, sampler: Sampler, accepted: int | None
     ) -> None:
-        self.conversation = request.conversation
+        # A request without a conversation may be the next turn of one that only its client knows.
+        self.conversation = request.conversation or f"\0{request.id}"
         self.prompt = prompt
         self.length = len(prompt.ids)
         self.answer = answer
@@ -62,6 +63,7 @@ class Thinker(Stage[Task]):
     """``folder``: the checkpoint. ``kv_tokens``: tokens of all open answers together; ``context``: of one, prompt and all.
 
     ``prefill_slice``: tokens of a prompt in one step, so that a long one does not hold up the answers being spoken.
+    ``kept_rows``: ended answers whose keys and values are kept, within ``kv_tokens``, for prompts that begin alike.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Thinker(Stage[Task]):
         context: int = CONTEXT_TOKENS,
         kv_tokens: int = 65536,
         prefill_slice: int = 512,
+        kept_rows: int = KEPT_ROWS,
     ) -> None:
         self.place = Place.of(device, dtype)
         self.config = model.read_config(folder)
@@ -83,7 +86,7 @@ class Thinker(Stage[Task]):
         self.context = min(context, text.max_position_embeddings, kv_tokens)
         net = model.load("thinker", self.config, folder, self.place, kv_bytes(text, kv_tokens, self.place.dtype))
         self.lm_head, self.decoder = net.lm_head, RowDecoder(net.model, kv_tokens, self.place)
-        self.prefixes = Prefixes(self.decoder.cache)
+        self.prefixes = Prefixes(self.decoder.cache, kept_rows)
         self.embed = net.model.embed_tokens
         self.slice = prefill_slice
         self.tokenizer = read_tokenizer(folder)
@@ -144,7 +147,7 @@ class Thinker(Stage[Task]):
     def close(self, task: Task, reason: Reason) -> Fence | None:
         if task.row is None:
             return self.place.fence()
-        if task.conversation and reason != "failed":
+        if reason != "failed":
             self.prefixes.keep(task.conversation, self._prefix(task, task.row), whole=reason == "finished")
         else:
             self.decoder.cache.close(task.row)

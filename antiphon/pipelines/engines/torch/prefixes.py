@@ -1,4 +1,4 @@
-"""What ended answers have left in the KV cache, kept by conversation: the next turn begins where its prompt differs.
+"""What ended answers have left in the KV cache: a prompt that begins alike is computed from where it differs.
 
 A token is named by a number: its id, or at a place of a medium a number of that medium's content, so equal names and equal
 positions mean equal keys and values. Whole pages are shared, never copied; the tokens of a broken page are computed again.
@@ -39,7 +39,7 @@ class Prefix:
 
 
 class Prefixes:
-    """The last row of each conversation, the least recently used given up first. Used from one thread."""
+    """The last row of each conversation, ``rows`` of them, the least recently used given up first. Used from one thread."""
 
     def __init__(self, cache: PagedCache, rows: int = KEPT_ROWS) -> None:
         self._cache = cache
