@@ -1,14 +1,14 @@
 """What the user said, as text: guesses while the turn may be over, finals, and partials while he still speaks.
 
 A guess for exactly the samples that become the item is its transcript. Text that was told in a delta is never taken
-back: of two successive readings only their common beginning is told (local agreement: Macháček et al., "Turning Whisper
-into Real-Time Transcription System", 2023).
+back: only what two readings in a row agree on is told (``agreement``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from antiphon.session.agreement import agreed, rest
 from antiphon.session.config import recognition_of
 from antiphon.session.conversation import Item
 from antiphon.session.core import Core
@@ -76,10 +76,10 @@ class Transcripts:
         partial.gen = None
         if event.text is None:
             return
-        stable = _common_words(partial.last, event.text)
+        delta = agreed(partial.last, event.text, partial.told)
         partial.last = event.text
-        if stable.startswith(partial.told) and len(stable) > len(partial.told):
-            delta, partial.told = stable[len(partial.told) :], stable
+        if delta:
+            partial.told += delta
             self._core.emit(f"{EVENT}.delta", item_id=partial.item_id, content_index=0, delta=delta)
 
     def guess(self, span: Span) -> None:
@@ -198,9 +198,9 @@ class Transcripts:
             core.emit(f"{EVENT}.failed", item_id=item.id, content_index=0, error=error)
             return
         item.wire["content"][0]["transcript"] = answer.text
-        rest = answer.text[len(reading.told) :] if answer.text.startswith(reading.told) else ""
-        if rest or not reading.told:
-            core.emit(f"{EVENT}.delta", item_id=item.id, content_index=0, delta=rest)
+        untold = rest(reading.told, answer.text)
+        if untold or not reading.told:
+            core.emit(f"{EVENT}.delta", item_id=item.id, content_index=0, delta=untold)
         seconds = round((reading.span[1] - reading.span[0]) / IN_RATE, 3)
         core.emit(
             f"{EVENT}.completed",
@@ -214,12 +214,3 @@ class Transcripts:
         if self._partial and self._partial.gen:
             self._core.do(Abort(self._partial.gen))
             self._partial.gen = None
-
-
-def _common_words(a: str, b: str) -> str:
-    """The beginning that both have, up to the last place where a word ends in both."""
-    end = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    same = b[:end]
-    if all(len(text) == len(same) or text[len(same)].isspace() for text in (a, b)):
-        return same
-    return same[: max(same.rfind(" "), 0)]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from antiphon.session import events as ev
+from antiphon.session.agreement import agreed, rest
 from antiphon.session.features import Features
-from antiphon.session.transcripts import _common_words
 
 from .talk import Talk, of, wire
 
@@ -112,8 +112,35 @@ def test_what_biases_the_recogniser_goes_with_the_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "same"),
-    [("", "ab", ""), ("ab", "ab", "ab"), ("ab c", "ab", "ab"), ("ab c", "abc", ""), ("x ab", "x ac", "x"), ("a", "b", "")],
+    ("before", "now", "told", "delta"),
+    [
+        ("", "ab", "", ""),
+        ("ab", "ab", "", "ab"),
+        ("ab c", "ab", "", "ab"),
+        ("ab c", "abc", "", ""),
+        ("x ab", "x ac", "", "x"),
+        ("a", "b", "", ""),
+        ("Ask not.", "ask not, what", "", "ask not"),
+        ("ask not, what your", "Ask not what your country", "ask not", " what your"),
+        ("ask not what", "as not what", "ask not", ""),
+        ("it’s, well", "It's well done", "", "It's well"),
+        ("你好吗", "你好呀", "", "你好"),
+        ("...", "... so", "", ""),
+    ],
 )
-def test_common_words(a: str, b: str, same: str) -> None:
-    assert _common_words(a, b) == same
+def test_what_two_readings_agree_on(before: str, now: str, told: str, delta: str) -> None:
+    assert agreed(before, now, told) == delta
+
+
+@pytest.mark.parametrize(
+    ("told", "text", "untold"),
+    [
+        ("", "Hello.", "Hello."),
+        ("what you can do", "What you can do.", "."),
+        ("what you can", "What you can, they say", ", they say"),
+        ("ice", "I scream", ""),
+        ("so", "", ""),
+    ],
+)
+def test_what_a_final_adds(told: str, text: str, untold: str) -> None:
+    assert rest(told, text) == untold
