@@ -35,7 +35,7 @@ class Metrics:
         self.responses = Counter("antiphon_responses", "Responses, by final status", ["status"], registry=r)
         self.phase = Histogram("antiphon_turn_phase_seconds", "Phases of a turn", ["phase"], buckets=_TURN, registry=r)
         self.early = Counter("antiphon_early_responses", "Early responses", ["outcome"], registry=r)
-        self.interruptions = Counter("antiphon_interruptions", "Responses cut by the user's speech", registry=r)
+        self.interruptions = Counter("antiphon_interruptions", "Answers cut by speech, being made or heard", registry=r)
         self.barge_in_stop = Histogram(
             "antiphon_barge_in_stop_seconds",
             "From the first voiced sample of an interruption to the last event of the cut response",

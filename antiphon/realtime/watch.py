@@ -29,6 +29,7 @@ class Watch:
         self._early: set[str] = set()
         self._turn: Turn | None = None
         self._answering: dict[str, Turn] = {}
+        self._answered: Turn | None = None
         self._received = 0
         self._last_voiced = 0.0
         self._onset: float | None = None
@@ -132,6 +133,7 @@ class Watch:
             turn = self._begin(now, None)
         if self._turn is turn or response.get("conversation_id") is not None:
             self._turn = turn
+            self._answered = None
         turn.response_id = response["id"]
         turn.generation = turn.generation or self._asked_last
         turn.mark("response_created", now)
@@ -173,9 +175,10 @@ class Watch:
         if interrupting or reason == "turn_detected":
             turn.interrupted = True
             self._plays_until = None
-            self._metrics.interruptions.inc()
             if self._onset is not None:
                 self._metrics.barge_in_stop.observe(max(0.0, now - self._onset))
+        elif response.get("conversation_id") is not None:
+            self._answered = turn
         self._trace.done(turn)
         if turn is self._turn:
             self._turn = None
@@ -209,6 +212,10 @@ class Watch:
                 self._metrics.released(work.timeline)
 
     def counted(self, counts: Mapping[str, int]) -> None:
+        cut = counts.get("interruptions", 0) - self._counted["interruptions"]
+        self._metrics.interruptions.inc(cut)
+        if cut and self._answered is not None:  # made to its end, and not heard to it
+            self._answered.interrupted, self._plays_until = True, None
         self._metrics.conversation({name: number - self._counted[name] for name, number in counts.items()})
         self._counted = Counter(counts)
 

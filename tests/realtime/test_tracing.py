@@ -9,7 +9,10 @@ import pytest
 
 from antiphon.realtime import tracing
 from antiphon.realtime.metrics import Metrics
-from antiphon.realtime.tracing import JsonFormatter, Traces, Turn
+from antiphon.realtime.tracing import JsonFormatter, SessionTrace, Traces, Turn
+from antiphon.realtime.watch import Watch
+from antiphon.session import events as ev
+from tests.session.talk import Talk
 
 
 def a_turn() -> Turn:
@@ -82,3 +85,33 @@ def test_the_moments_of_an_abort_are_told_apart() -> None:
     assert 'antiphon_abort_seconds_sum{moment="broadcast"} 0.00099' in text or "0.001" in text
     assert 'antiphon_abort_seconds_bucket{le="0.05",moment="closed"}' in text
     assert 'antiphon_abort_seconds_sum{moment="released"} 0.3' in text or "0.30000000000000004" in text
+
+
+class Watched(Talk):
+    """A conversation whose observer sees what the shell would show it."""
+
+    def __init__(self) -> None:
+        self.metrics, self.trace = Metrics(), SessionTrace("sess_1", "websocket", "a")
+        self.watch = Watch(self.metrics, self.trace, lambda work: None)
+        super().__init__()
+
+    def do(self, event: ev.In) -> list[ev.Out]:
+        effects = super().do(event)
+        self.watch.saw(event, effects, self.now)
+        self.watch.counted(self.session.counts)
+        return effects
+
+
+def test_an_answer_is_interrupted_while_it_is_made_and_while_it_is_only_heard() -> None:
+    talk = Watched()
+    for made in (False, True, True):
+        talk.turn()
+        talk.make(talk.gen(), "One two three four.", 3)
+        if made:
+            talk.end(talk.gen())
+            talk.wait(2.9)
+    assert [turn.interrupted for turn in talk.trace.turns] == [True, True, False], "the last one is being heard"
+    talk.wait(5)
+    talk.say()
+    assert [turn.interrupted for turn in talk.trace.turns] == [True, True, False, False], "it was heard to its end"
+    assert b"antiphon_interruptions_total 2.0" in talk.metrics.text()

@@ -248,7 +248,7 @@ class Shell:
         if kind == "response.output_audio.delta":
             self._sounds(len(event["delta"]))
             return
-        if kind == "response.done":
+        if kind in ("response.done", "input_audio_buffer.speech_started"):
             self._observer.counted(self.machine.counts)
         cut = kind == "response.done" and event["response"]["status"] == "cancelled"
         if cut or kind == "conversation.item.truncated":
