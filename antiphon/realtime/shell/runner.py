@@ -251,10 +251,21 @@ class Shell:
         if kind in ("response.done", "input_audio_buffer.speech_started"):
             self._observer.counted(self.machine.counts)
         cut = kind == "response.done" and event["response"]["status"] == "cancelled"
-        if cut or kind == "conversation.item.truncated":
+        spoken_over = kind == "input_audio_buffer.speech_started" and self._interruptible()
+        if cut or spoken_over or kind == "conversation.item.truncated":
+            self._hushed()
+        self.responding += {"response.created": 1, "response.done": -1}.get(kind, 0)
+
+    def _interruptible(self) -> bool:
+        """Speech stops the agent: a client stops its playback at speech_started, also of an answer that was done."""
+        detection = self.machine.config["audio"]["input"]["turn_detection"]
+        return bool(detection and detection.get("interrupt_response"))
+
+    def _hushed(self) -> None:
+        """The client plays no more; what it has played may still be in the room."""
+        if self._plays_until > self._loop.time():
             self._plays_until = 0.0
             self._ear.expect_echo(round(ECHO_TAIL_S * ev.IN_RATE))
-        self.responding += {"response.created": 1, "response.done": -1}.get(kind, 0)
 
     def _sounds(self, samples: int) -> None:
         """So much more will be played by a client that plays at once; it may come back through the microphone."""
@@ -272,7 +283,7 @@ class Shell:
                 self._sounds(effect.samples)
                 self._door.play(effect)
             case ev.ClearPlayback():
-                self._plays_until = 0.0
+                self._hushed()
                 self._door.clear_playback()
             case ev.Generate():
                 self._generate(effect)
