@@ -24,7 +24,7 @@ from antiphon.pipelines.scheduler import SteppedLane
 from antiphon.pipelines.stage import Request
 from tests.pipelines.by_hand import ByHand, stage
 from tests.pipelines.dummies import Script, new_world
-from tests.pipelines.test_properties import EXAMPLES, PHASES, drawn, graphs
+from tests.pipelines.test_properties import EXAMPLES, PHASES, drawn, graphs, keep_parts
 from tests.processes.stages import HERE, ask, spec
 from tests.realtime.rest.conftest import until
 
@@ -156,6 +156,25 @@ def test_who_still_sends_to_a_lost_stage_does_not_wait_for_its_credit() -> None:
     assert isinstance(log[-1], End) and log[-1].reason == "failed" and by_hand.idle
 
 
+def test_a_result_that_has_come_is_not_missed() -> None:
+    """A fan-in has one of its two Results when the stage that made it is lost; the other is still being made."""
+    world = new_world()
+    stages = [
+        stage("pre", lane="here", next=("quick", "slow")),
+        stage("quick", lane="there", next=("both",)),
+        stage("slow", lane="here", delay_s=0.5, next=("both",)),
+        stage("both", lane="here", merge_fn=keep_parts, terminal="out"),
+    ]
+    by_hand = Mortal(PipelineConfig("fan", "pre", stages), world)
+    handle = by_hand.coordinator.submit(Request(id="r", terminals=("out",), body=Script()))
+    for _ in range(4):
+        by_hand.as_threads_would()
+    by_hand.die("there", 0)
+    by_hand.coordinator.lanes_lost({"there"}, LOST)
+    log = by_hand.run([handle])[handle]
+    assert isinstance(log[-1], End) and log[-1].reason == "finished" and by_hand.idle
+
+
 async def whole(generation: Generation) -> list[int]:
     return [event.data.number async for event in generation if not event.last]
 
@@ -211,10 +230,12 @@ async def test_a_side_stage_that_dies_is_skipped_and_nobody_waits_for_it() -> No
             return out, extra, skipped
 
         whole_answer = [2 * n for n in range(60)]
-        out, extra, skipped = await heard("killed", killing=True)
+        out, extra, skipped = await asyncio.wait_for(heard("killed", killing=True), 10)
         assert out == whole_answer and 5 <= extra < 60 and skipped
-        assert await heard("meanwhile") == (whole_answer, 0, True), "what can be served without it is served"
+        assert await asyncio.wait_for(heard("meanwhile"), 10) == (whole_answer, 0, True), (
+            "what can be served without it is served"
+        )
         back.set()
         await until(lambda: set(client.health()["lanes"].values()) == {"ready"}, 20)
-        assert await heard("again") == (whole_answer, 60, False)
+        assert await asyncio.wait_for(heard("again"), 10) == (whole_answer, 60, False)
         await asyncio.wait_for(backend.coordinator.drained(), 10)
