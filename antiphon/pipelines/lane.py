@@ -208,6 +208,8 @@ class Lane(Generic[StageT]):
             if target == CLIENT:
                 for terminal in seat.terminals:
                     self.exchange.to_coordinator(Event(key, terminal, name, index, part, span_ms=span_ms))
+                if span_ms:
+                    seat.rider.sounded(self.clock(), span_ms / 1000)
             else:
                 self.post(target, Feed(key, target, name, index, part, span_ms=span_ms))
 

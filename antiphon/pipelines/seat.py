@@ -42,6 +42,12 @@ class Rider:
             self.seats[config.name] = Seat(self, config, entry, now)
         return self.seats[config.name]
 
+    def sounded(self, now: float, seconds: float) -> None:
+        """So much sound has left for the listener, who runs out of it so much later. He is told of (``Tell``) at most five
+        times a second; until then the lane that makes the sound would take him for the most urgent of all."""
+        if self.listener == "confirmed":
+            self.due = max(self.due, now) + seconds
+
     def expects(self, name: str, other: str) -> tuple[bool, bool]:
         """Whether the stage ``name`` here still waits for the Result of ``other``, and for chunks of it."""
         plan, seat = self.plan, self.seats.get(name)

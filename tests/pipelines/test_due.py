@@ -90,6 +90,21 @@ def test_a_confirmed_turn_goes_before_a_request_without_listener() -> None:
     assert any(isinstance(e, Event) and e.terminal == "audio" for e in turn.events)
 
 
+def test_who_has_been_given_sound_is_less_urgent_at_once() -> None:
+    """Two answers on one lane, 80 ms of sound a step of 5 ms: they take turns, also before anybody is told what was heard."""
+    world = new_world()
+    world.step_cost = {"think": 0.005}
+    by_hand = ByHand(one_lane(), world)
+    handles = [submit(by_hand, name, "asr", "audio", "confirmed", think=100) for name in "ab"]
+    while world.now < 0.1:  # half of the time between two tellings
+        before = world.now
+        by_hand.turn("main")
+        by_hand.coordinator.turn(world.now)
+        world.now += 0.001 * (world.now == before)
+    made = [sum(isinstance(e, Event) for e in handle.events) for handle in handles]
+    assert min(made) >= 5 and max(made) - min(made) <= 1
+
+
 def test_where_a_client_tells_nothing_playback_is_assumed() -> None:
     """4 s ahead at most: 80 ms chunks, told each 200 ms."""
     world = new_world()
