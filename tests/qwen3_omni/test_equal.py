@@ -17,7 +17,7 @@ from antiphon.pipelines.qwen3_omni.talker import Talker
 from antiphon.pipelines.qwen3_omni.thinker import Thinker
 from antiphon.pipelines.qwen3_omni.vocoder import Voice
 from antiphon.pipelines.requests import GenerateRequest, Sampling
-from antiphon.pipelines.stage import Chunk, Request
+from antiphon.pipelines.stage import Chunk, Ready, Request, Wait
 from tests.qwen3_omni.cases import CASES
 from tests.qwen3_omni.driver import Bench, Made, Sink
 from tests.qwen3_omni.oracle import Answer, Oracle
@@ -173,3 +173,25 @@ def test_one_allowed_token_is_shown_and_not_spoken(bench: Bench, ask: Ask, oracl
     first = expected("text").tokens[0]
     assert made.text == oracle.tok.decode([first]) and len(made.wave) == 0
     assert made.text_result is not None and made.text_result.finish_reason == "length"
+
+
+def test_a_row_with_sound_in_hand_waits_for_its_neighbours(bench: Bench, ask: Ask) -> None:
+    """One step for both; never longer than its listener can spare."""
+    talker = bench.talker
+    ahead, behind = (talker.open(Request(id=name, terminals=("audio",), body=ask("text", id=name)), None) for name in "ab")
+    for task in (ahead, behind):
+        task.carried = torch.zeros(1)
+    ahead.over, ahead.frames, ahead.began = True, 15, 100.0
+    try:
+        # Chunks of 2 and of 10 frames have gone: 12 x 80 ms sound until 100.96.
+        verdict = talker.poll(ahead, 100.3)
+        assert isinstance(verdict, Wait) and verdict.until == pytest.approx(100.96 - 0.25)
+        assert isinstance(talker.poll(ahead, 100.72), Ready), "it has no more to spare"
+        ahead.frames = 1
+        assert isinstance(talker.poll(ahead, 100.0), Ready), "nothing sounds yet"
+        ahead.frames = 15
+        behind.text.append(1)
+        assert isinstance(talker.poll(ahead, 100.3), Ready), "now they go together"
+    finally:
+        for task in (ahead, behind):
+            talker.close(task, "aborted")

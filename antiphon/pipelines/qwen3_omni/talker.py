@@ -6,6 +6,7 @@ the whole answer.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Literal
@@ -20,12 +21,22 @@ from antiphon.pipelines.errors import PipelineError, Refused
 from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.code_predictor import residual_codes
-from antiphon.pipelines.qwen3_omni.params import in_order, speaker, talker_params
+from antiphon.pipelines.qwen3_omni.params import (
+    CHUNK_FRAMES,
+    FIRST_CHUNK_FRAMES,
+    Chunking,
+    chunking,
+    in_order,
+    speaker,
+    talker_params,
+)
 from antiphon.pipelines.qwen3_omni.payloads import Finished, Frame, Prompt, Spoken, ThinkerChunk
 from antiphon.pipelines.qwen3_omni.talker_input import TalkerInput
 from antiphon.pipelines.stage import Chunk, Emit, Fence, Ready, Reason, Request, Stage, Wait
 
 FRAME_MS = 80.0
+SPARE_S = 0.25
+"""A row with so much sound in hand waits for rows that wait for their next token: one step for all of them."""
 SPECIAL_IDS = 1024
 """The last so many ids of the codec vocabulary are control tokens: never said, but for the end."""
 
@@ -33,10 +44,13 @@ SPECIAL_IDS = 1024
 class Task:
     """One answer's speech. ``text``: tokens not spoken yet; ``over``: the Thinker has ended."""
 
-    def __init__(self, voice: str, sampler: Sampler, limit: int) -> None:
+    def __init__(self, voice: str, sampler: Sampler, limit: int, chunks: Chunking | None = None) -> None:
         self.voice = voice
         self.sampler = sampler
         self.limit = limit
+        self.chunks = chunks
+        self.began = 0.0
+        """When it made its first frame."""
         self.text: deque[int] = deque()
         self.over = False
         self.ended_text = False
@@ -60,6 +74,17 @@ class Task:
     @property
     def in_prefill(self) -> bool:
         return self.carried is None
+
+    @property
+    def waits_for_text(self) -> bool:
+        return not self.in_prefill and not self.text and not self.over
+
+    def runs_dry(self) -> float:
+        """When a listener who heard the first frame at once has no more sound. Frames sound in whole chunks."""
+        if self.chunks is None or self.frames < self.chunks.first:
+            return self.began
+        whole = (self.frames - self.chunks.first) // self.chunks.then
+        return self.began + (self.chunks.first + whole * self.chunks.then) * FRAME_MS / 1000
 
 
 class Talker(Stage[Task]):
@@ -88,6 +113,7 @@ class Talker(Stage[Task]):
         self.context = min(kv_tokens, text.max_position_embeddings)
         self.end = talker.codec_eos_token_id
         self.voices = in_order(talker.speaker_id)
+        self._open: set[Task] = set()
         self.suppressed = torch.zeros(text.vocab_size, dtype=torch.bool, device=self.place.device)
         self.suppressed[-SPECIAL_IDS:] = True
         self.suppressed[self.end] = False
@@ -105,7 +131,9 @@ class Talker(Stage[Task]):
         params = talker_params(request.body)
         voice = speaker(request.body, self.voices)
         sampler = Sampler(params.sampling, self.talker.vocab_size, self.place.device)
-        return Task(voice, sampler, params.max_frames)
+        task = Task(voice, sampler, params.max_frames, chunking(request.body, FIRST_CHUNK_FRAMES, CHUNK_FRAMES))
+        self._open.add(task)
+        return task
 
     def feed(self, task: Task, chunk: Chunk) -> None:
         data: ThinkerChunk | None = chunk.data
@@ -120,7 +148,12 @@ class Talker(Stage[Task]):
 
     def poll(self, task: Task, now: float) -> Ready | Wait:
         if not task.in_prefill:
-            return Ready() if task.text or task.over else Wait()
+            if task.waits_for_text:
+                return Wait()
+            spare = task.runs_dry() - SPARE_S
+            if now < spare and any(other.waits_for_text for other in self._open):
+                return Wait(until=spare)
+            return Ready()
         if task.silent:
             return Ready()
         if task.prompt is None and task.row is None:
@@ -152,6 +185,7 @@ class Talker(Stage[Task]):
             self._frames([t for t, _ in ready], torch.stack([h for _, h in ready]), emit)
 
     def close(self, task: Task, reason: Reason) -> Fence | None:
+        self._open.discard(task)
         if task.row is not None:
             self.decoder.cache.close(task.row)
         return self.place.fence()
@@ -223,5 +257,7 @@ class Talker(Stage[Task]):
         for row, i in enumerate(going):
             task = tasks[i]
             task.carried, task.rows, task.positions = total[row], None, None
+            if not task.frames:
+                task.began = time.monotonic()
             task.frames += 1
             emit.chunk(task, Frame((codes[row], *residual[row]), task.token), span_ms=FRAME_MS)
