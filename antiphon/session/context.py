@@ -14,7 +14,7 @@ from antiphon.session.errors import ContextOverflow
 from antiphon.session.events import ContextTrimmed, Json
 from antiphon.session.items import checked_item
 from antiphon.session.params import ResponseParams
-from antiphon.session.request import Entry, Message, Request, Text
+from antiphon.session.request import CallOutput, Entry, Message, Request, Text
 from antiphon.session.tools import choice_in_force
 
 AUTO_RETENTION = 0.5
@@ -46,7 +46,8 @@ class Context:
         fixed = canonical(tools)
         max_tokens = None if limit == "inf" else int(limit)
         if params.input is None:
-            entries = self._fitting(f"{instructions}{fixed}", max_tokens, extra, ahead)
+            head: tuple[Entry, ...] = (Message("system", (Text(instructions),)), *([CallOutput("", fixed)] if tools else []))
+            entries = self._fitting(head, max_tokens, extra, ahead)
         else:
             entries = self._given(params.input)
         modality = params.modality or config["output_modalities"][0]
@@ -80,7 +81,10 @@ class Context:
                 entries += checked_item(value, path, core.features, core.input_format, core.new_id).entries()
         return tuple(entries)
 
-    def _fitting(self, fixed: str, max_tokens: int | None, extra: tuple[Entry, ...], ahead: bool) -> tuple[Entry, ...]:
+    def _fitting(
+        self, fixed: tuple[Entry, ...], max_tokens: int | None, extra: tuple[Entry, ...], ahead: bool
+    ) -> tuple[Entry, ...]:
+        """``fixed`` stands for what is always there: the instructions, and the tools, whose JSON counts like a call's."""
         kept = [(item, item.entries()) for item in self._conversation.in_order() if item.id not in self._trimmed]
         limit = self._core.features.context_tokens
         if limit:
@@ -89,10 +93,10 @@ class Context:
         return (*(entry for _, entries in kept for entry in entries), *extra)
 
     def _trim(
-        self, kept: list[tuple[Item, list[Entry]]], fixed: str, room: int, extra: tuple[Entry, ...], free: int
+        self, kept: list[tuple[Item, list[Entry]]], fixed: tuple[Entry, ...], room: int, extra: tuple[Entry, ...], free: int
     ) -> list[tuple[Item, list[Entry]]]:
         estimate = self._core.features.estimate
-        head = estimate(Message("system", (Text(fixed),)))
+        head = sum(map(estimate, fixed))
         size = {item.id: sum(map(estimate, entries)) for item, entries in kept}
         used = sum(size.values()) + sum(map(estimate, extra))
         ratio, room = self._policy(room - head)

@@ -13,18 +13,26 @@ Estimate = Callable[[Entry], int]
 
 
 def rough_tokens(entry: Entry) -> int:
-    """Four characters or a tenth of a second of speech to a token, and four tokens for the turn's own frame."""
+    """Four bytes of text, two of JSON or a tenth of a second of speech to a token, and four tokens for the turn's own frame.
+
+    Bytes, since a token is a word's piece in Latin script and hardly more than a character in others: Qwen's tokenizer makes
+    0.6 tokens of a Chinese character, 0.7 of a Japanese one, 0.4 of a Cyrillic one.
+    """
     if isinstance(entry, Call):
-        return 4 + (len(entry.name) + len(entry.arguments)) // 4
+        return 4 + _size(entry.name + entry.arguments) // 2
     if isinstance(entry, CallOutput):
-        return 4 + len(entry.output) // 4
+        return 4 + _size(entry.output) // 2
     return 4 + sum(_part(part) for part in entry.parts) if isinstance(entry, Message) else 4
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _part(part: Text | Heard | Clip | Image) -> int:
     match part:
         case Text(text):
-            return len(text) // 4
+            return _size(text) // 4
         case Heard((start, end)):
             return (end - start) // 1600
         case Clip(audio, (kind, rate)):

@@ -94,7 +94,23 @@ def test_the_voice_is_locked_by_the_first_audio_but_not_for_a_response_aside() -
 def test_about_how_many_tokens() -> None:
     """Four characters or a tenth of a second to a token, and four for the frame."""
     assert rough_tokens(Message("user", (Text("x" * 40), Heard((0, 16_000)), Image("u")))) == 4 + 10 + 10 + 256
-    assert rough_tokens(Call("c", "f" * 4, "x" * 4)) == 6 and rough_tokens(CallOutput("c", "x" * 8)) == 6
+    assert rough_tokens(Call("c", "f" * 4, "x" * 4)) == 8 and rough_tokens(CallOutput("c", "x" * 8)) == 8
     second = "A" * (48_000 * 4 // 3)
     assert rough_tokens(Message("user", (Clip(second, ("audio/pcm", 24_000)),))) == 14
     assert rough_tokens(Message("user", (Clip("A" * (8_000 * 4 // 3 + 2), ("audio/pcmu", 8_000)),))) == 14
+
+
+def test_a_talk_in_another_script_is_not_taken_for_a_quarter_of_its_length() -> None:
+    """Tokens as Qwen2.5's tokenizer counted them: a context thought half empty would overflow in the model."""
+    for text, tokens in (
+        ("今天天气很好，我们一起去公园散步吧。春天来了，花都开了，孩子们在草地上玩耍，老人们在树下聊天。", 30),
+        ("今日は天気がいいので、公園へ散歩に行きましょう。春が来て、花が咲き、子供たちは芝生で遊んでいます。", 35),
+        ("Сегодня хорошая погода, поэтому мы пойдём гулять в парк. Наступила весна, и все цветы уже распустились.", 39),
+        (
+            "The quick brown fox jumps over the lazy dog, and then it goes home to sleep in its warm little den by the river.",
+            26,
+        ),
+    ):
+        assert tokens <= rough_tokens(Message("user", (Text(text),))) <= 1.5 * tokens
+    weather = '{"temperature": 18, "sky": "sunny", "wind": {"speed": 3.2, "dir": "NW"}}' * 3
+    assert 93 <= rough_tokens(CallOutput("c", weather)) <= 1.5 * 93

@@ -21,8 +21,6 @@ from antiphon.realtime.shell.store import AudioStore, content_key
 from antiphon.session import request as session
 from antiphon.session.request import Recognition, Request, Span
 
-KEPT_CLIPS = 8
-
 
 class Asking:
     """Builds the requests of one conversation. ``store`` owns the user's audio; ``info`` says what the pipeline can do."""
@@ -31,7 +29,7 @@ class Asking:
         self._conversation = conversation
         self._store = store
         self._info = info
-        self._clips: dict[session.Clip, graph.AudioPart] = {}
+        self._media: dict[session.Part, graph.Part] = {}
 
     def answer(
         self,
@@ -45,7 +43,7 @@ class Asking:
         """A chat request. An answer ``aside`` of the conversation has no part in its caches."""
         terminals = ("text", "audio") if request.modality == "audio" else ("text",)
         system = (graph.Message(role="system", parts=(graph.TextPart(request.instructions),)),)
-        context = tuple(self._entry(entry) for entry in request.context)
+        context = self._context(request, aside)
         return graph.GenerateRequest(
             id=gen,
             task="chat",
@@ -78,6 +76,15 @@ class Asking:
         """The client's voice if the pipeline has it, else its own: clients send names of voices that only OpenAI has."""
         return graph.Voice(name=name if name in self._info.voices else "default", speed=speed)
 
+    def _context(self, request: Request, aside: bool) -> tuple[graph.Message, ...]:
+        """The recordings and pictures that a client put into its conversation stay read, as the next request will need them
+        all again; what only an answer aside needs does not stay."""
+        before = dict(self._media)
+        context = tuple(self._entry(entry) for entry in request.context)
+        used = {part for entry in request.context if isinstance(entry, session.Message) for part in entry.parts}
+        self._media = before if aside else {part: read for part, read in self._media.items() if part in used}
+        return context
+
     def _entry(self, entry: session.Entry) -> graph.Message:
         if isinstance(entry, session.Call):
             call = graph.ToolCall(call_id=entry.call_id, name=entry.name, arguments=entry.arguments)
@@ -92,28 +99,26 @@ class Asking:
                 return graph.TextPart(text)
             case session.Heard(span):
                 return self._store.part(span)
-            case session.Clip():
-                return self._clip(part)
-            case session.Image(url, detail):
-                data = _image(url)
-                return graph.ImagePart(data=data, detail=detail, key=content_key(data))
+            case session.Clip() | session.Image():
+                if part not in self._media:
+                    self._media[part] = _clip(part) if isinstance(part, session.Clip) else _picture(part)
+                return self._media[part]
 
-    def _clip(self, clip: session.Clip) -> graph.AudioPart:
-        """A client's own recording, decoded once for the many requests it stands in."""
-        if clip not in self._clips:
-            kind, rate = clip.format
-            try:
-                data = base64.decode(clip.audio)
-            except CodecError as e:
-                raise Refused(f"The audio of an item cannot be read: {e}.", code="invalid_value") from None
-            samples = hearing.whole(data, {"type": kind, "rate": rate})
-            raw = samples.astype("<f4", copy=False).tobytes()
-            while len(self._clips) >= KEPT_CLIPS:
-                del self._clips[next(iter(self._clips))]
-            self._clips[clip] = graph.AudioPart(
-                data=raw, format=graph.PCM_F32_16K, key=content_key(raw), transcript=clip.transcript
-            )
-        return self._clips[clip]
+
+def _clip(clip: session.Clip) -> graph.AudioPart:
+    """A client's own recording."""
+    kind, rate = clip.format
+    try:
+        data = base64.decode(clip.audio)
+    except CodecError as e:
+        raise Refused(f"The audio of an item cannot be read: {e}.", code="invalid_value") from None
+    raw = hearing.whole(data, {"type": kind, "rate": rate}).astype("<f4", copy=False).tobytes()
+    return graph.AudioPart(data=raw, format=graph.PCM_F32_16K, key=content_key(raw), transcript=clip.transcript)
+
+
+def _picture(image: session.Image) -> graph.ImagePart:
+    data = _image(image.url)
+    return graph.ImagePart(data=data, detail=image.detail, key=content_key(data))
 
 
 def _image(url: str) -> bytes:

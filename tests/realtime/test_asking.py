@@ -1,0 +1,43 @@
+"""Requests of the graph from those of the machine: what a client put in is read once, however many requests it stands in."""
+
+from __future__ import annotations
+
+import base64
+
+from antiphon.pipelines import requests as graph
+from antiphon.pipelines.info import PipelineInfo
+from antiphon.realtime.shell.asking import Asking
+from antiphon.realtime.shell.store import AudioStore
+from antiphon.session.request import Clip, Image, Message, Part, Request
+
+
+def clip(n: int) -> Clip:
+    return Clip(base64.b64encode(bytes([n, 0]) * 240).decode(), ("audio/pcm", 24_000))
+
+
+def picture(n: int) -> Image:
+    return Image("data:image/png;base64," + base64.b64encode(bytes([n]) * 9).decode())
+
+
+def parts(asking: Asking, *given: Part, aside: bool = False) -> list[graph.Part]:
+    request = Request("", tuple(Message("user", (part,)) for part in given), "text")
+    return [message.parts[0] for message in asking.answer("gen_1", request, aside=aside).messages]
+
+
+def test_every_recording_and_picture_of_a_long_conversation_is_read_once() -> None:
+    asking = Asking("sess_1", AudioStore("sess_1"), PipelineInfo(name="local", model="m"))
+    history: list[Part] = [clip(n) if n % 2 else picture(n) for n in range(30)]
+    first = parts(asking, *history)
+    again = parts(asking, *history, clip(99))
+    assert all(a is b for a, b in zip(first, again, strict=False)) and len(again) == 31
+    assert len({part.key for part in again if isinstance(part, graph.AudioPart | graph.ImagePart)}) == 31
+
+
+def test_what_left_the_conversation_or_stood_beside_it_does_not_stay() -> None:
+    asking = Asking("sess_1", AudioStore("sess_1"), PipelineInfo(name="local", model="m"))
+    kept, gone, beside = clip(1), clip(2), clip(3)
+    first = parts(asking, kept, gone)
+    (aside,) = parts(asking, beside, aside=True)
+    (same,) = parts(asking, kept)
+    assert same is first[0]
+    assert parts(asking, gone)[0] is not first[1] and parts(asking, beside)[0] is not aside
