@@ -195,12 +195,17 @@ def every() -> list[tuple[str, str, str]]:
     return [(v, w, m) for v in VICTIMS for w in WAYS for m in MOMENTS if possible(v, w, m)]
 
 
-QUICK = [("left", "SIGKILL", "mid-stream"), ("left", "SIGSEGV", "last chunk"), ("source", "SIGKILL", "restarting")]
+QUICK = [
+    ("left", "SIGKILL", "mid-stream"),
+    ("left", "SIGSEGV", "last chunk"),
+    ("source", "SIGKILL", "passed"),
+    ("source", "SIGKILL", "restarting"),
+]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="three of them")
+    parser.add_argument("--quick", action="store_true", help="four of them")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     done = asyncio.run(matrix(QUICK if options.quick else every()))

@@ -186,6 +186,6 @@ def test_one_end_each_for_long(rig: Rig, asked: list[Asked], killed: list[Killed
 
 
 async def test_the_fault_matrix_holds() -> None:
-    """Three cells of it; the whole is ``python -m tests.processes.faults``."""
+    """Four cells of it; the whole is ``python -m tests.processes.faults``."""
     for cell in await faults.matrix(faults.QUICK, show=lambda row: None):
         assert not cell.broken, cell.row()
