@@ -181,13 +181,18 @@ def as_toml(settings: ServerSettings) -> str:
             value = tuple("..." for _ in value)
         if name not in TABLES:
             lines.append(f"{name} = {_toml(value)}")
-    lines += ["", "[weights]", *(f"{_toml(k)} = {_toml(v)}" for k, v in settings.weights.items())]
+    lines += ["", "[weights]", *(f"{_key(k)} = {_toml(v)}" for k, v in settings.weights.items())]
     for name, options in settings.process.items():
         said = {k: v for k, v in msgspec.structs.asdict(options).items() if v is not None and v != {}}
-        lines += ["", f"[process.{_toml(name)}]", *(f"{k} = {_toml(v)}" for k, v in said.items())]
+        lines += ["", f"[process.{_key(name)}]", *(f"{k} = {_toml(v)}" for k, v in said.items())]
     for name, arguments in settings.stage.items():
-        lines += ["", f"[stage.{_toml(name)}]", *(f"{k} = {_toml(v)}" for k, v in arguments.items())]
+        lines += ["", f"[stage.{_key(name)}]", *(f"{k} = {_toml(v)}" for k, v in arguments.items())]
     return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    bare = name.replace("-", "").replace("_", "")
+    return name if bare.isascii() and bare.isalnum() else _toml(name)
 
 
 def _toml(value: Any) -> str:
@@ -198,5 +203,5 @@ def _toml(value: Any) -> str:
     if isinstance(value, str):
         return msgspec.json.encode(value).decode()
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     return str(value)
