@@ -144,6 +144,43 @@ async def test_push_to_talk_by_the_space_bar(stub: int) -> None:
         await p.locator("body[data-state=idle]").wait_for()
 
 
+@pytest.mark.parametrize("transport", ["webrtc", pytest.param("websocket", marks=pytest.mark.slow)])
+async def test_impatience_harms_nothing(stub: int, transport: str) -> None:
+    """Double clicks, hanging up while it connects, a stammering space bar, a window that is left while the bar is down."""
+    async with page() as p:
+        await p.goto(f"http://127.0.0.1:{stub}/")
+        await p.evaluate("""localStorage.setItem("antiphon.settings", '{"mode": "nonsense", "silence": null}')""")
+        await p.reload()
+        assert await p.input_value("#mode") == "server_vad"
+        await opened(p, stub, transport=transport, mode="push")
+        await p.dblclick("#talk")
+        await p.locator("body[data-state=live]").wait_for()
+        await p.evaluate("for (let n = 0; n < 6; n++) document.getElementById('talk').click()")
+        await p.locator("body[data-state=live]").wait_for()
+        assert "Hold the button" in await p.inner_text("#status") and not await p.inner_text("#notices")
+        assert await open_sessions(stub) <= 2  # this one, and one that is just being hung up
+        for _ in range(5):
+            await p.keyboard.down("Space")
+            await p.wait_for_timeout(40)
+            await p.keyboard.up("Space")
+        await p.keyboard.down("Space")
+        await p.wait_for_timeout(300)
+        await p.evaluate("dispatchEvent(new Event('blur'))")
+        await p.wait_for_timeout(300)
+        assert not await p.get_attribute("#hold", "class") and "Hold the button" in await p.inner_text("#status")
+        await p.keyboard.up("Space")
+        for wait in (0, 30, 100, 300):
+            await p.keyboard.press("Escape")
+            await p.evaluate("document.getElementById('hang-up').click(); document.getElementById('talk').click()")
+            await p.wait_for_timeout(wait)
+            await p.evaluate("document.getElementById('hang-up').click()")
+        assert await p.inner_text("#status") == "The call has ended. Press to talk again."
+        async with asyncio.timeout(15):
+            while await open_sessions(stub):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        assert not p.problems
+
+
 @pytest.mark.parametrize("transport", ["websocket", pytest.param("webrtc", marks=pytest.mark.slow)])
 async def test_settings_take_effect_and_writing_works_without_a_microphone(stub: int, transport: str) -> None:
     async with page() as p:

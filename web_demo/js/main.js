@@ -115,7 +115,11 @@ function begin() {
   talk.start();
 }
 
-$("talk").onclick = () => (talk.state === "idle" ? begin() : talk.stop());
+$("talk").onclick = ({ detail }) => {
+  if (detail > 1) return; // the second half of a double click
+  if (talk.state === "idle") begin();
+  else talk.stop();
+};
 $("hang-up").onclick = () => talk.stop();
 $("mute").onclick = () => {
   talk.setMuted(!talk.muted);
@@ -128,7 +132,8 @@ const hold = (down) => {
   else talk.release();
 };
 $("hold").onpointerdown = () => hold(true);
-for (const end of ["pointerup", "pointerleave", "pointercancel"]) $("hold").addEventListener(end, () => talk.held && hold(false));
+for (const end of ["pointerup", "pointerleave", "pointercancel"]) $("hold").addEventListener(end, () => hold(false));
+addEventListener("blur", () => hold(false)); // the key will be let go elsewhere
 
 document.addEventListener("keydown", (event) => {
   if (event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -142,7 +147,7 @@ document.addEventListener("keydown", (event) => {
   else if (event.key.toLowerCase() === "m" && talk.state === "live") $("mute").click();
 });
 document.addEventListener("keyup", (event) => {
-  if (talk.held && (event.code === "Space" || event.code === "Enter")) hold(false);
+  if (event.code === "Space" || event.code === "Enter") hold(false);
 });
 
 $("composer").onsubmit = async (event) => {

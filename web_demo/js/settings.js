@@ -88,11 +88,18 @@ export class Settings {
   #restore() {
     let kept = {};
     try {
-      kept = JSON.parse(localStorage.getItem(STORE)) ?? {};
+      kept = Object(JSON.parse(localStorage.getItem(STORE)));
     } catch {
       return;
     }
-    for (const [name, value] of Object.entries(kept)) if (KEPT.includes(name)) this.form.elements[name].value = value;
+    for (const name of KEPT) if (name in kept) put(this.form.elements[name], String(kept[name]));
     this.#show();
   }
+}
+
+/** A value that the field does not know (another server's voice, an older page's mode) leaves it as it is. */
+function put(field, value) {
+  const before = field.value;
+  field.value = value;
+  if (field.value !== value) field.value = before;
 }

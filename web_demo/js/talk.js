@@ -21,6 +21,7 @@ export class Talk {
   #toolReplies = 0;
   #leaving = new AbortController();
   #past = [];
+  #letGo = 0;
 
   /** `page`: {onState, onStatus, onProblem, onEvent, onSent, onLevel, onFrame, onProgress, history}. */
   constructor(settings, server, page) {
@@ -31,17 +32,18 @@ export class Talk {
 
   /** Begin; without a microphone one can still write and listen. */
   async start({ microphone = true } = {}) {
-    this.#leaving = new AbortController();
+    const { signal } = (this.#leaving = new AbortController());
     this.#past = [];
     this.muted = false;
     this.#to("connecting", "Connecting…");
     this.page.onProblem(null);
     try {
       if (canSound()) await audioContext();
-      if (microphone) await this.#openMicrophone();
-      await this.#connect();
+      signal.throwIfAborted();
+      if (microphone) await this.#openMicrophone(signal);
+      await this.#connect(signal);
     } catch (error) {
-      if (this.#leaving.signal.aborted) return;
+      if (signal.aborted) return; // hung up meanwhile; perhaps the next call has begun
       this.#release();
       this.page.onProblem(error.code ? problems.ofError(error) : problems.GONE);
       this.#to("idle", "Press to talk.");
@@ -63,6 +65,7 @@ export class Talk {
 
   /** Push to talk: everything before this moment does not count. */
   press() {
+    clearTimeout(this.#letGo); // pressed again at once: it goes on
     if (this.state !== "live" || this.held) return;
     this.held = true;
     this.pressedAt = performance.now();
@@ -72,17 +75,11 @@ export class Talk {
     this.page.onStatus("Listening. Let go when you are done.");
   }
 
-  async release() {
+  release() {
     if (!this.held) return;
     const short = performance.now() - this.pressedAt < SHORTEST_PRESS_MS;
-    await new Promise((resolve) => setTimeout(resolve, TAIL_MS));
-    this.held = false;
-    this.#call?.setMuted(!this.#open);
-    this.page.onStatus(this.#invitation);
-    if (short) return this.page.onProblem(problems.SHORT_PRESS);
-    this.page.onProblem(null);
-    this.#send({ type: "input_audio_buffer.commit" });
-    this.#send({ type: "response.create" });
+    clearTimeout(this.#letGo);
+    this.#letGo = setTimeout(() => this.#released(short), TAIL_MS);
   }
 
   async write(text) {
@@ -122,18 +119,32 @@ export class Talk {
     return this.settings.pushToTalk ? "Hold the button, or the space bar, and speak." : "Go ahead, I am listening.";
   }
 
-  // ---- connecting
+  #released(short) {
+    this.held = false;
+    this.#call?.setMuted(!this.#open);
+    this.page.onStatus(this.#invitation);
+    this.page.onProblem(short ? problems.SHORT_PRESS : null);
+    if (short) return;
+    this.#send({ type: "input_audio_buffer.commit" });
+    this.#send({ type: "response.create" });
+  }
 
-  async #openMicrophone() {
+  // ---- connecting. A `signal` is of one start; everything stops at the next step once that has been hung up.
+
+  async #openMicrophone(signal) {
     const missing = problems.beforeMicrophone();
     if (missing) return this.page.onProblem(missing);
     this.page.onStatus("Allow the microphone, please.");
+    let opened;
     try {
-      this.#microphone = await openMicrophone();
+      opened = await openMicrophone();
     } catch (error) {
+      signal.throwIfAborted();
       return this.page.onProblem(problems.ofMicrophone(error));
     }
-    if (this.#leaving.signal.aborted) return this.#release();
+    if (signal.aborted) for (const track of opened.getTracks()) track.stop();
+    signal.throwIfAborted();
+    this.#microphone = opened;
     this.#microphone.getAudioTracks()[0].onended = () => this.page.onProblem(problems.ofMicrophone({ name: "NotFoundError" }));
     const stop = await tap(this.#microphone, ({ samples, rms, time }) => {
       this.page.onLevel("user", this.#open ? rms : 0);
@@ -141,27 +152,29 @@ export class Talk {
       this.page.onFrame("user", samples, time);
       this.#call.hear(samples);
     });
-    this.#stops.push(stop);
+    this.#keep(stop, signal);
   }
 
-  async #connect() {
+  async #connect(signal) {
     await this.server.ready(() => {
       this.page.onStatus("The server is warming up: its models are still being loaded.");
-    }, this.#leaving.signal);
+    }, signal);
+    signal.throwIfAborted();
     this.page.onStatus("Connecting…");
     const Chosen = this.settings.value("transport") === "webrtc" ? WebRtcCall : WebSocketCall;
     try {
-      await this.#join(new Chosen({ key: this.settings.value("key") }));
+      await this.#join(new Chosen({ key: this.settings.value("key") }), signal);
     } catch (error) {
+      signal.throwIfAborted();
       const missing = error.code === "webrtc_not_installed" || error.code === "unknown_url";
       if (Chosen !== WebRtcCall || !(error instanceof NoMedia || missing)) throw error;
       this.page.onProblem(missing ? problems.NO_WEBRTC : problems.NO_UDP);
-      await this.#join(new WebSocketCall({ key: this.settings.value("key") }));
+      await this.#join(new WebSocketCall({ key: this.settings.value("key") }), signal);
     }
   }
 
   /** Resolves when the session is there. */
-  async #join(call) {
+  async #join(call, signal) {
     this.#drop();
     this.#call = call;
     const created = new Promise((resolve, reject) => {
@@ -175,8 +188,10 @@ export class Talk {
     created.catch(() => {});
     call.onProgress = (item, ms, dry) => this.page.onProgress(item, ms, dry);
     await call.open(this.#microphone);
-    this.session = await created;
-    if (this.#leaving.signal.aborted) return call.close();
+    const session = await created;
+    if (signal.aborted) call.close();
+    signal.throwIfAborted();
+    this.session = session;
     call.onEvent = (event) => this.#receive(event);
     call.onClose = (end) => this.#closed(end);
     this.#send({ type: "session.update", session: this.settings.session });
@@ -188,8 +203,15 @@ export class Talk {
       this.page.onLevel("agent", rms);
       this.page.onFrame("agent", samples, time);
     });
-    this.#stops.push(stop);
+    this.#keep(stop, signal);
     this.#to("live", this.#invitation);
+  }
+
+  /** What is to be undone at the end; at once, if that has come. */
+  #keep(stop, signal) {
+    if (signal.aborted) stop();
+    signal.throwIfAborted();
+    this.#stops.push(stop);
   }
 
   async #closed({ code, reason }) {
@@ -199,17 +221,19 @@ export class Talk {
       this.page.onProblem(problems.ofError({ code: "session_expired" }));
       return this.stop("Press to talk again.");
     }
+    const { signal } = this.#leaving;
     this.#past = this.page.history();
     this.#to("lost", "Reconnecting…");
     this.page.onProblem(problems.LOST);
     for (const wait of RETRIES_MS) {
       await new Promise((resolve) => setTimeout(resolve, wait));
-      if (this.#leaving.signal.aborted) return;
+      if (signal.aborted) return;
       try {
-        await this.#connect();
+        await this.#connect(signal);
         this.page.onProblem(null);
         return;
       } catch {
+        if (signal.aborted) return;
         this.page.onStatus("Reconnecting…");
       }
     }
@@ -277,6 +301,7 @@ export class Talk {
     for (const stop of this.#stops.splice(0)) stop();
     for (const track of this.#microphone?.getTracks() ?? []) track.stop();
     this.#microphone = null;
+    clearTimeout(this.#letGo);
     this.held = false;
     this.page.onLevel("user", 0);
     this.page.onLevel("agent", 0);

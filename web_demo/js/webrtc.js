@@ -10,6 +10,7 @@ export class WebRtcCall {
   onProgress = () => {};
   speaking = false;
   outputNode = null;
+  #closed = false;
 
   constructor({ key }) {
     this.key = key;
@@ -54,8 +55,11 @@ export class WebRtcCall {
   }
 
   close() {
+    this.#closed = true;
     this.onClose = () => {};
-    if (this.location) fetch(`${this.location}/hangup`, { method: "POST", headers: this.#headers(), keepalive: true }).catch(() => {});
+    const hangUp = { method: "POST", headers: this.#headers(), keepalive: true };
+    if (this.location) fetch(`${this.location}/hangup`, hangUp).catch(() => {});
+    this.location = null;
     this.#end();
   }
 
@@ -67,6 +71,7 @@ export class WebRtcCall {
       throw Object.assign(new Error(error?.message ?? `The server answered ${answer.status}.`), { code: error?.code });
     }
     this.location = answer.headers.get("Location");
+    if (this.#closed) this.close(); // hung up while the server was answering
     return answer.text();
   }
 
