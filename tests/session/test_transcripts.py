@@ -90,6 +90,13 @@ def test_failure_is_told_and_the_turn_is_answered() -> None:
     assert talk.session.responses.active
 
 
+def test_a_commit_in_mid_speech_ends_the_partial_that_is_being_read() -> None:
+    talk = speaking()
+    gen = talk.gen("partial")
+    talk.command("input_audio_buffer.commit")
+    assert gen in talk.check.aborted and gen not in talk.session.running
+
+
 def test_the_next_turn_may_begin_before_the_last_transcript_comes() -> None:
     talk = Talk(Features(eager_transcript=False, early=False), update={"transcription": {"model": "w"}})
     talk.turn()
