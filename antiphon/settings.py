@@ -79,6 +79,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Transcripts while the user speaks."""
     window_s: float = 4.0
     """How far audio may be sent ahead of what has been heard; inf: as fast as it is made."""
+    conversation_tokens: int = 0
+    """What a conversation keeps for the model, the oldest turns go first; 0: what suits the pipeline."""
     min_interruption_ms: int = 0
     resume_after_false_interruption: bool = False
     web_demo: bool = True
@@ -125,6 +127,8 @@ def _convert(values: Mapping[str, Any], where: str) -> ServerSettings:
         if getattr(settings, name) < 1:
             raise SettingsError(f"{where}: {name} must be at least 1, not {getattr(settings, name)}")
     _check_processes(settings, where)
+    if settings.conversation_tokens < 0:
+        raise SettingsError(f"{where}: conversation_tokens must not be negative, not {settings.conversation_tokens}")
     if not settings.window_s > 0:
         raise SettingsError(f"{where}: window_s must be more than 0, not {settings.window_s}")
     return settings

@@ -62,6 +62,7 @@ def test_a_stage_s_own_arguments_are_tables(tmp_path: Path) -> None:
         ("[process.model]\nenv = {A = 1}", "env"),
         ("process = 2", "process"),
         ("window_s = 0.0", "window_s"),
+        ("conversation_tokens = -1", "conversation_tokens"),
         ("port = = 1", "is not TOML"),
     ],
 )
