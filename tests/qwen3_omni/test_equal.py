@@ -184,10 +184,15 @@ def test_a_row_with_sound_in_hand_waits_for_its_neighbours(bench: Bench, ask: As
     ahead.over, ahead.frames, ahead.began = True, 15, 100.0
     try:
         # Chunks of 2 and of 10 frames have gone: 12 x 80 ms sound until 100.96.
+        behind.stepped = 100.25
         verdict = talker.poll(ahead, 100.3)
+        assert isinstance(verdict, Wait) and verdict.until == pytest.approx(100.35)
+        assert isinstance(talker.poll(ahead, 100.36), Ready), "its neighbour's text does not come"
+        behind.stepped = 100.7
+        verdict = talker.poll(ahead, 100.7)
         assert isinstance(verdict, Wait) and verdict.until == pytest.approx(100.96 - 0.25)
         assert isinstance(talker.poll(ahead, 100.72), Ready), "it has no more to spare"
-        ahead.frames = 1
+        ahead.frames, behind.stepped = 1, 100.25
         assert isinstance(talker.poll(ahead, 100.0), Ready), "nothing sounds yet"
         ahead.frames = 15
         behind.text.append(1)

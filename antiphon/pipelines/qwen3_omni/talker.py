@@ -6,6 +6,7 @@ the whole answer.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -36,7 +37,9 @@ from antiphon.pipelines.stage import Chunk, Emit, Fence, Ready, Reason, Request,
 
 FRAME_MS = 80.0
 SPARE_S = 0.25
-"""A row with so much sound in hand waits for rows that wait for their next token: one step for all of them."""
+"""A row with more sound in hand than this waits for rows that wait for their next token: one step for all of them."""
+COMPANY_S = 0.1
+"""But not for one that has waited so long: its text is slow, or its listener has enough."""
 SPECIAL_IDS = 1024
 """The last so many ids of the codec vocabulary are control tokens: never said, but for the end."""
 
@@ -49,8 +52,8 @@ class Task:
         self.sampler = sampler
         self.limit = limit
         self.chunks = chunks
-        self.began = 0.0
-        """When it made its first frame."""
+        self.began = self.stepped = 0.0
+        """When it made its first frame, and its last."""
         self.text: deque[int] = deque()
         self.over = False
         self.ended_text = False
@@ -151,9 +154,8 @@ class Talker(Stage[Task]):
             if task.waits_for_text:
                 return Wait()
             spare = task.runs_dry() - SPARE_S
-            if now < spare and any(other.waits_for_text for other in self._open):
-                return Wait(until=spare)
-            return Ready()
+            company = max((other.stepped for other in self._open if other.waits_for_text), default=-math.inf) + COMPANY_S
+            return Wait(until=min(spare, company)) if now < min(spare, company) else Ready()
         if task.silent:
             return Ready()
         if task.prompt is None and task.row is None:
@@ -254,10 +256,12 @@ class Talker(Stage[Task]):
         residual, total = residual_codes(
             self.talker.code_predictor, hidden[going], self.input.codec(codes), [tasks[i].sampler for i in going]
         )
+        now = time.monotonic()
         for row, i in enumerate(going):
             task = tasks[i]
             task.carried, task.rows, task.positions = total[row], None, None
+            task.stepped = now
             if not task.frames:
-                task.began = time.monotonic()
+                task.began = now
             task.frames += 1
             emit.chunk(task, Frame((codes[row], *residual[row]), task.token), span_ms=FRAME_MS)
