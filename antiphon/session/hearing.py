@@ -91,11 +91,11 @@ class Hearing:
         self._decide(detector.on_audio(self.received))
         if self._speech is None:
             self._forget_silence(detector)
-        elif self.received - self._speech.start > LONGEST_TURN_S * IN_RATE:
+        elif detector.scored - self._speech.start > LONGEST_TURN_S * IN_RATE:
             detector.reset()
-            self._stop((self._speech.start, self.received))
+            self._stop((self._speech.start, detector.scored))
         elif not detector.maybe:
-            self._transcripts.hear((self._speech.start, self.received))
+            self._transcripts.hear((self._speech.start, detector.known))
 
     def on_score(self, score: SpeechScored) -> None:
         detector = self._detector
@@ -188,7 +188,7 @@ class Hearing:
             core.counts["turn_scores_late"] += 1
         self._unscore(speech)
         was_speech = self._is_speech(detector) and not self._transcripts.blank(span)
-        self._say_stopped(speech.item_id)
+        self._say_stopped(speech.item_id, detector.known)
         self._speech, core.user_speaks = None, False
         item = self._commit(speech.item_id, span)
         core.counts["turns"] += 1
@@ -219,8 +219,8 @@ class Hearing:
         """The same at maybe-over and at the end, so that what was begun early fits."""
         return min(detector.last_voiced + TAIL, self.received)
 
-    def _say_stopped(self, item_id: str) -> None:
-        ms = self.received * 1000 // IN_RATE
+    def _say_stopped(self, item_id: str, at: int) -> None:
+        ms = at * 1000 // IN_RATE
         self._core.emit("input_audio_buffer.speech_stopped", audio_end_ms=ms, item_id=item_id)
 
     def _unscore(self, speech: Speech) -> None:
@@ -303,7 +303,7 @@ class Hearing:
             self._detector.scored = max(self._detector.scored, self.received)  # scores on their way are of the past
         if speech:
             self._unscore(speech)
-            self._say_stopped(speech.item_id)
+            self._say_stopped(speech.item_id, self.received)
 
     # ---- bounds
 

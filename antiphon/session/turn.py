@@ -1,7 +1,8 @@
 """When the user's turn begins, may be over, is over. Pure: scores and sample counts in, decisions out.
 
 Silence is dated from the last *loud* sample, because Silero lets go 45-77 ms late; it is counted in samples received and
-not in windows, once every whole window is scored and the last was not voiced. A late score counts for its own samples.
+not in windows, once every whole window is scored and the last was not voiced; while scores lag behind (a recording sent
+faster than it is spoken) it is counted as far as they have come. A late score counts for its own samples.
 """
 
 from __future__ import annotations
@@ -102,11 +103,16 @@ class Detector:
 
     def over(self) -> Turn | None:
         """STOPPED when the silence has lasted. To be asked again when ``silence_ms`` was shortened."""
-        silent = self.received - self.last_voiced >= self.silence_ms * IN_RATE / 1000
-        if self.speaking and self.maybe and self.received - self.scored < WINDOW and silent:
+        silent = self.known - self.last_voiced >= self.silence_ms * IN_RATE / 1000
+        if self.speaking and self.maybe and silent:
             self.reset()
             return Turn.STOPPED
         return None
+
+    @property
+    def known(self) -> int:
+        """Up to which sample there is no doubt: all that came, unless it holds whole windows without a score."""
+        return self.received if self.received - self.scored < WINDOW else self.scored
 
     @property
     def beginning(self) -> bool:

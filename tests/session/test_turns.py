@@ -87,6 +87,25 @@ def test_silence_is_counted_in_samples_and_dated_from_the_last_loud_one() -> Non
     assert 0 <= talk.total - last - 3200 <= 32 + 512
 
 
+def test_a_recording_sent_at_once_has_its_turns_where_it_was_spoken() -> None:
+    """A minute of audio arrives in one go and its scores after it: two turns of 320 ms, 1 s apart, not one."""
+    talk = Talk()
+    talk.append(60.0)
+    events: list[dict[str, Any]] = []
+    for k, p in enumerate(([1.0] * 10 + [0.0] * 31) * 2 + [0.0] * 100):
+        events += wire(talk.do(ev.SpeechScored((k + 1) * 512, p, (k + 1) * 512 - 1 if p else -1)))
+    told = [
+        (e["type"].rsplit("_")[-1], e.get("audio_start_ms", e.get("audio_end_ms"))) for e in events if "speech_" in e["type"]
+    ]
+    window = 32  # ms
+    assert [name for name, _ in told] == ["started", "stopped", "started", "stopped"]
+    assert told[0][1] == 0 and told[2][1] == 41 * window - 300
+    for at, voiced in ((told[1][1], 10), (told[3][1], 51)):
+        assert 500 <= at - voiced * window < 500 + window
+    (first, second) = sorted(talk.check.owned)
+    assert first[1] <= second[0] and second[0] == (41 * window - 300) * 16
+
+
 def test_late_and_repeated_scores_are_behind_us() -> None:
     detector = Detector(0.5, 200)
     detector.on_audio(5120)
