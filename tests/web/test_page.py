@@ -89,6 +89,7 @@ async def test_a_talk_with_an_interruption(stub: int, transport: str) -> None:
         await cut.wait_for()
         assert len(await cut.inner_text()) > 20
         await p.locator(".turn-head", has_text="Interrupted").wait_for()
+        assert bool(await logged(p, "output_audio_buffer.cleared")) == (transport == "webrtc")
         assert await p.locator(".bars").first.get_attribute("aria-label")
         retrieved = (await logged(p, "conversation.item.retrieved"))[0]
         heard = retrieved["item"]["content"][0]["transcript"]

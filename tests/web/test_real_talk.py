@@ -59,6 +59,7 @@ async def test_a_question_is_heard_answered_and_interrupted(
         await p.locator(".turn-head", has_text="Interrupted").wait_for()
         await p.locator(".utterance.agent").nth(1).locator("s").wait_for()
         assert await p.locator(".utterance.user").count() == 3
+        assert bool(await logged(p, "output_audio_buffer.cleared")) == (transport == "webrtc")
         retrieved = (await logged(p, "conversation.item.retrieved"))[-1]["item"]
         row = p.locator(f".utterance[data-item='{retrieved['id']}']")
         kept = await row.evaluate("row => [...row.lastChild.childNodes].find(n => !n.className)?.textContent ?? ''")

@@ -18,7 +18,7 @@ export class Settings {
   }
 
   value(name) {
-    return new FormData(this.form).get(name) ?? "";
+    return this.form.elements[name].value; // also of a field that is disabled during a call
   }
 
   checked(name) {
