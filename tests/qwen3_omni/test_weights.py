@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeForConditionalGeneration
 
 from antiphon.pipelines.engines.torch.checkpoint import INDEX, Checkpoint, weight_bytes
+from antiphon.pipelines.engines.torch.paged import PAGE, PagedCache
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.errors import ConfigError, WeightError
 from antiphon.pipelines.qwen3_omni import model
@@ -180,3 +181,26 @@ def test_memory_that_was_taken_meanwhile_is_named(folder: str, monkeypatch: pyte
     monkeypatch.setattr(model.Checkpoint, "load", full)
     with pytest.raises(WeightError, match="code2wav: cpu ran out of memory"):
         model.load("code2wav", model.read_config(folder), folder, Place.of("cpu"))
+
+
+def test_a_gpu_that_is_not_used_is_pointed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(WeightError, match="GiB free; there is a CUDA device here that is not used"):
+        CPU.require("thinker", 1 << 60)
+
+
+def test_a_cache_that_does_not_fit_is_named() -> None:
+    class Full:
+        """A tensor on a device that has no memory left."""
+
+        device, shape = torch.device("meta"), (0, 2, 1, 4)
+
+        def new_zeros(self, shape: tuple[int, ...]) -> Full:
+            if shape[0]:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return self
+
+    cache = PagedCache(10 * PAGE, Place(torch.device("meta"), torch.float32))
+    cache.begin([cache.open(PAGE)], 1)
+    with pytest.raises(WeightError, match="a KV cache of 320 tokens does not fit beside the weights on meta"):
+        cache.storage(0, Full())  # type: ignore[arg-type]

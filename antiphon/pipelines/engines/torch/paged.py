@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from antiphon.pipelines.engines.torch.place import Place
+from antiphon.pipelines.errors import WeightError
 
 PAGE = 32
 """Tokens in a page."""
@@ -129,8 +130,14 @@ class PagedCache:
             size = min(self.total, max(self._made, 2 * have, 8)) if like.device.type == "cpu" else self.total
             for store in (self._keys, self._values):
                 old = store[layer]
-                # Zeros, not empty: masked places are multiplied by zero, which does not make garbage harmless.
-                store[layer] = torch.cat([old, old.new_zeros((size - have, *old.shape[1:]))])
+                try:
+                    # Zeros, not empty: masked places are multiplied by zero, which does not make garbage harmless.
+                    store[layer] = torch.cat([old, old.new_zeros((size - have, *old.shape[1:]))])
+                except torch.OutOfMemoryError as error:
+                    raise WeightError(
+                        f"a KV cache of {self.tokens} tokens does not fit beside the weights on {self.place.device}: "
+                        "fewer kv_tokens are needed"
+                    ) from error
         return self._keys[layer], self._values[layer]
 
 

@@ -55,10 +55,13 @@ class Place:
         free = self.free_bytes()
         if weights + cache <= free:
             return
+        unused = (
+            "; there is a CUDA device here that is not used" if self.device.type == "cpu" and torch.cuda.is_available() else ""
+        )
         extra = f" and {cache / GIB:.1f} GiB for its KV cache" if cache else ""
         raise WeightError(
             f"{what} needs {weights / GIB:.1f} GiB for its weights in {str(self.dtype).removeprefix('torch.')}{extra}; "
-            f"{self.device} has {free / GIB:.1f} GiB free"
+            f"{self.device} has {free / GIB:.1f} GiB free{unused}"
         )
 
     def fence(self) -> Fence | None:
