@@ -221,7 +221,7 @@ class _Answer:
 
 
 def _request(body: GenerateRequest) -> Request:
-    return Request(id=body.id, terminals=body.terminals, body=body)
+    return Request(id=body.id, terminals=body.terminals, body=body, conversation=body.conversation)
 
 
 def _one_shot(stage: Any, request: Request, inputs: Any) -> Any:
