@@ -80,7 +80,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     window_s: float = 4.0
     """How far audio may be sent ahead of what has been heard; inf: as fast as it is made."""
     conversation_tokens: int = 0
-    """What a conversation keeps for the model, the oldest turns go first; 0: what suits the pipeline."""
+    """What a conversation keeps for the model beside its instructions; the oldest turns go. 0: what suits the pipeline."""
     min_interruption_ms: int = 0
     resume_after_false_interruption: bool = False
     web_demo: bool = True

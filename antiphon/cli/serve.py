@@ -185,7 +185,7 @@ def features(settings: ServerSettings) -> Features:
         partials=settings.partial_transcripts and settings.transcriber == "local",
         prepare=local,
         window_s=settings.window_s,
-        context_tokens=settings.conversation_tokens,
+        conversation_tokens=settings.conversation_tokens,
         min_interruption_ms=settings.min_interruption_ms,
         resume_after_false_interruption=settings.resume_after_false_interruption,
     )

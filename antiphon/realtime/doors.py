@@ -121,5 +121,6 @@ def allowed(features: Features, info: PipelineInfo) -> Features:
         outputs=tuple(o for o in features.outputs if o in outputs),
         inputs=tuple(i for i in features.inputs if i in info.inputs.get("chat", ())),
         early=features.early and info.early_responses,
-        context_tokens=features.context_tokens or info.conversation_tokens or info.context_tokens,
+        context_tokens=features.context_tokens or info.context_tokens,
+        conversation_tokens=features.conversation_tokens or info.conversation_tokens,
     )

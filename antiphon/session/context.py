@@ -6,6 +6,8 @@ every turn could never be read from a cache. Instructions, tools and system mess
 
 from __future__ import annotations
 
+import math
+
 from antiphon.session.checks import MAX_ID, a_string, canonical, required
 from antiphon.session.config import recognition_of
 from antiphon.session.conversation import Conversation, Item
@@ -86,14 +88,15 @@ class Context:
     ) -> tuple[Entry, ...]:
         """``fixed`` stands for what is always there: the instructions, and the tools, whose JSON counts like a call's."""
         kept = [(item, item.entries()) for item in self._conversation.in_order() if item.id not in self._trimmed]
-        limit = self._core.features.context_tokens
-        if limit:
-            free = limit // AHEAD_SHARE if ahead else 0
-            kept = self._trim(kept, fixed, limit - (max_tokens or limit // ANSWER_SHARE), extra, free)
+        features = self._core.features
+        if limit := features.context_tokens or features.conversation_tokens:
+            free = min(limit, features.conversation_tokens or limit) // AHEAD_SHARE if ahead else 0
+            room = limit - (max_tokens or limit // ANSWER_SHARE) if features.context_tokens else math.inf
+            kept = self._trim(kept, fixed, room, extra, free)
         return (*(entry for _, entries in kept for entry in entries), *extra)
 
     def _trim(
-        self, kept: list[tuple[Item, list[Entry]]], fixed: tuple[Entry, ...], room: int, extra: tuple[Entry, ...], free: int
+        self, kept: list[tuple[Item, list[Entry]]], fixed: tuple[Entry, ...], room: float, extra: tuple[Entry, ...], free: int
     ) -> list[tuple[Item, list[Entry]]]:
         estimate = self._core.features.estimate
         head = sum(map(estimate, fixed))
@@ -103,7 +106,7 @@ class Context:
         if used + (free if ratio is not None else 0) <= room:
             return kept
         if ratio is None:
-            raise ContextOverflow(head + used, head + room)
+            raise ContextOverflow(head + used, head + int(room))
         before, gone = used, 0
         for turn in _turns([item for item, _ in kept], keep_last=not extra):
             if used <= ratio * room:
@@ -117,11 +120,13 @@ class Context:
             self._core.do(ContextTrimmed(gone, head + before))
         return [pair for pair in kept if pair[0].id not in self._trimmed]
 
-    def _policy(self, room: int) -> tuple[float | None, int]:
+    def _policy(self, room: float) -> tuple[float | None, float]:
         """What is kept of the room when it overflows (None: nothing may go), and the room itself."""
+        keeps = self._core.features.conversation_tokens
         policy = self._core.config["truncation"]
         if policy == "disabled":
             return None, room
+        room = min(room, keeps) if keeps else room
         if policy == "auto":
             return AUTO_RETENTION, room
         limits = policy.get("token_limits") or {}

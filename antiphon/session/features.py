@@ -53,7 +53,9 @@ class Features:
     ``min_interruption_ms``: speech it takes to cut an answer (0: what it takes to be speech at all).
     ``resume_after_false_interruption``: an answer cut by something that turned out to be no speech goes on.
     ``min_speech_ms``: a turn with less voice than this is no turn: it is not answered.
-    ``context_tokens``: 0 means unbounded. ``kept_audio_s``: user speech kept as audio; older turns become their text.
+    ``context_tokens``: of one request in all. ``conversation_tokens``: of that, what follows the instructions and tools (so
+    long ones leave it room); the oldest turns go first. 0 means unbounded.
+    ``kept_audio_s``: user speech kept as audio; older turns become their text.
     """
 
     outputs: tuple[str, ...] = ("audio", "text")
@@ -70,5 +72,6 @@ class Features:
     min_speech_ms: int = 96
     max_seconds: float = 3600.0
     context_tokens: int = 0
+    conversation_tokens: int = 0
     estimate: Estimate = rough_tokens
     kept_audio_s: float = 300.0

@@ -112,3 +112,28 @@ def test_a_deleted_id_may_come_back() -> None:
     talk.command("conversation.item.create", item=item)
     talk.command("response.create")
     assert "again" in texts(talk)
+
+
+def test_long_instructions_do_not_take_the_room_that_the_conversation_keeps() -> None:
+    """100 tokens of the conversation are kept, whether the instructions beside them take 10 or 200 of a context of 400."""
+
+    def sized(entry: Entry) -> int:
+        return 200 if isinstance(entry, Message) and any("long" in p.text for p in entry.parts if isinstance(p, Text)) else 10
+
+    for instructions in ("short", "long"):
+        features = Features(context_tokens=400, conversation_tokens=100, estimate=sized)
+        talk = Talk(features, update={"output_modalities": ["text"], "instructions": instructions})
+        for n in range(6):  # the 6th question is the 11th entry
+            ask(talk, f"q{n}")
+            talk.make(talk.gen(), f"a{n}")
+            talk.end(talk.gen())
+        assert texts(talk) == ["q3", "a3", "q4", "a4", "q5"], "half of it, as ever"
+
+
+def test_a_conversation_that_may_not_be_cut_has_the_whole_context() -> None:
+    features = Features(context_tokens=400, conversation_tokens=50, estimate=ten)
+    talk = Talk(features, update={"output_modalities": ["text"], "truncation": "disabled"})
+    for n in range(8):
+        ask(talk, f"q{n}")
+        talk.end(talk.gen())
+    assert len(texts(talk)) == 8
