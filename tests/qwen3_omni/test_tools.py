@@ -229,6 +229,34 @@ async def test_what_cannot_be_kept_is_refused(server: Server) -> None:
     assert "if" in error["message"] and error["param"] == "tools"
 
 
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    return schema
+
+
+HEAVY: dict[str, dict[str, Any]] = {
+    "deep": nested(400),
+    "wide": {"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(5000)}},
+    "many words": {"enum": [f"v{i}" for i in range(100_000)]},
+    "a loop": {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+    "elsewhere": {"$ref": "http://127.0.0.1/schema.json"},
+    "nothing": {"type": "integer", "minimum": 3, "maximum": 1},
+}
+
+
+@pytest.mark.parametrize("name", list(HEAVY))
+async def test_schemas_that_are_too_much_are_refused(name: str, server: Server) -> None:
+    """By a bound of the parser, in well under a second, and the server goes on."""
+    wanted = {"type": "json_schema", "json_schema": {"name": "w", "schema": HEAVY[name]}}
+    error = await ask(server, "JSON", 400, tools=None, response_format=wanted)
+    assert error["type"] == "invalid_request_error"
+    tool = {"type": "function", "function": {"name": "odd", "parameters": HEAVY[name]}}
+    await ask(server, HELLO, 400, tools=[tool], tool_choice="required")
+    assert (await ask(server, HELLO, tools=None, max_tokens=2))["message"]["content"]
+
+
 # -- a conversation
 
 

@@ -46,7 +46,7 @@ class ChatText:
         offered: dict[str, Any] = {"tools": [self._tool(tool) for tool in tools]} if tools else {}
         try:
             text = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **offered)
-        except TemplateError as error:
+        except (TemplateError, RecursionError) as error:
             raise Refused(f"the model's chat template refuses these messages: {error}", param="messages") from error
         ids: list[int] = []
         for piece in text.split(_CUT):
@@ -83,13 +83,18 @@ class ChatText:
         """As an object, which every template writes alike; what is none stays as it was written."""
         try:
             held = json.loads(arguments or "{}")
-        except ValueError:
-            held = None
-        return self._plain_json(held) if isinstance(held, dict) else self._plain(arguments)
+            return self._plain_json(held) if isinstance(held, dict) else self._plain(arguments)
+        except (ValueError, RecursionError):
+            return self._plain(arguments)
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters or {"type": "object"}}
-        made: dict[str, Any] = self._plain_json({"type": "function", "function": function})
+        try:
+            made: dict[str, Any] = self._plain_json({"type": "function", "function": function})
+        except RecursionError:
+            raise Refused(
+                f"tools: the schema of {tool.name} is nested too deeply", code="invalid_schema", param="tools"
+            ) from None
         return made
 
     def _plain(self, text: str) -> str:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.requests import ResponseFormat, Tool
 
 BEGIN, END = "<tool_call>", "</tool_call>"
@@ -44,7 +45,10 @@ def _call(tools: Sequence[Tool], begin: int, end: int) -> str:
 
 
 def _json(schema: Mapping[str, Any]) -> str:
-    return f"%json {json.dumps({**schema, 'x-guidance': _SPACING})}"
+    try:
+        return f"%json {json.dumps({**schema, 'x-guidance': _SPACING})}"
+    except RecursionError:
+        raise Refused("the schema is nested too deeply", code="invalid_schema") from None
 
 
 def _inside(name: str) -> str:

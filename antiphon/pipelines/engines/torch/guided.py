@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from antiphon.pipelines.errors import ConfigError, Refused, StageFailed
+from antiphon.pipelines.errors import ConfigError, Refused
 
 
 class Guides:
@@ -39,7 +39,7 @@ class Guides:
             raise Refused(str(error), code="unsupported_value", param=param) from error
         if matcher.is_error():
             raise Refused(f"{param}: {_reason(matcher.get_error())}", code="invalid_schema", param=param)
-        return Guide(matcher, self._vocabulary)
+        return Guide(matcher, self._vocabulary, param)
 
     def _read(self) -> Any:
         try:
@@ -54,11 +54,13 @@ class Guides:
 
 
 class Guide:
-    """One answer's place in its grammar."""
+    """One answer's place in its grammar. Both methods raise Refused naming ``param`` when the grammar turns out to be more than
+    the parser's bounds allow, which shows only where it is used."""
 
-    def __init__(self, matcher: Any, vocabulary: int) -> None:
+    def __init__(self, matcher: Any, vocabulary: int, param: str) -> None:
         self._matcher = matcher
         self._vocabulary = vocabulary
+        self._param = param
 
     def allowed(self) -> torch.Tensor:
         """bool [vocabulary]: what may come next."""
@@ -66,13 +68,17 @@ class Guide:
         mask = np.zeros(self._vocabulary, bool)  # a head is padded beyond its tokenizer: nothing there may be said
         mask[: len(bits)] = bits[: self._vocabulary]
         if self._matcher.is_error() or not mask.any():
-            raise StageFailed("thinker", f"the grammar allows nothing more: {_reason(self._matcher.get_error())}")
+            raise self._refused("nothing can follow")
         return torch.from_numpy(mask)
 
     def take(self, token: int) -> None:
-        """This one was chosen. Raises StageFailed when it was not allowed."""
+        """This one was chosen, of those that are allowed."""
         if not self._matcher.consume_token(token):
-            raise StageFailed("thinker", f"the grammar was left: {_reason(self._matcher.get_error())}")
+            raise self._refused("it cannot be followed any further")
+
+    def _refused(self, what: str) -> Refused:
+        reason = _reason(self._matcher.get_error())
+        return Refused(f"{self._param}: {what}: {reason}", code="invalid_schema", param=self._param)
 
 
 def _reason(error: str) -> str:
