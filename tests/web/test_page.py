@@ -79,6 +79,13 @@ async def open_sessions(port: int) -> int:
 async def test_a_talk_with_an_interruption(stub: int, transport: str) -> None:
     async with page() as p:
         await opened(p, stub, transport=transport)
+        await p.click("#talk")
+        for text in ("First this.", "No, rather this."):  # before it is connected, and before anything is answered
+            await p.evaluate("text => document.getElementById('composer-text').value = text", text)
+            await p.evaluate("document.getElementById('composer').requestSubmit()")
+        await p.locator(".utterance.user", has_text="rather").wait_for()
+        await p.locator(".turn-head").wait_for()
+        await p.click("#hang-up")
         await live(p)
         await say(p, voice(1.0))
         await p.locator(".utterance.user", has_text="Do you like dogs or cats?").wait_for()

@@ -18,6 +18,7 @@ export class Talk {
   #microphone = null;
   #stops = [];
   #active = null; // the running response
+  #starting = null;
   #toolReplies = 0;
   #leaving = new AbortController();
   #past = [];
@@ -31,7 +32,11 @@ export class Talk {
   }
 
   /** Begin; without a microphone one can still write and listen. */
-  async start({ microphone = true } = {}) {
+  start(how) {
+    return (this.#starting = this.#start(how));
+  }
+
+  async #start({ microphone = true } = {}) {
     const { signal } = (this.#leaving = new AbortController());
     this.#past = [];
     this.muted = false;
@@ -84,11 +89,12 @@ export class Talk {
 
   async write(text) {
     if (this.state === "idle") await this.start({ microphone: false });
+    if (this.state === "connecting") await this.#starting;
     if (this.state !== "live") return false;
     this.#silence();
     const content = [{ type: "input_text", text }];
     this.#send({ type: "conversation.item.create", item: { type: "message", role: "user", content } });
-    this.#send({ type: "response.create" });
+    this.#ask();
     return true;
   }
 
@@ -126,7 +132,7 @@ export class Talk {
     this.page.onProblem(short ? problems.SHORT_PRESS : null);
     if (short) return;
     this.#send({ type: "input_audio_buffer.commit" });
-    this.#send({ type: "response.create" });
+    this.#ask();
   }
 
   // ---- connecting. A `signal` is of one start; everything stops at the next step once that has been hung up.
@@ -260,7 +266,7 @@ export class Talk {
         break;
       case "response.done":
         this.#active = null;
-        if (this.#toolReplies && event.response.status === "completed") this.#send({ type: "response.create" });
+        if (this.#toolReplies && event.response.status === "completed") this.#ask();
         this.#toolReplies = 0;
         break;
     }
@@ -270,6 +276,11 @@ export class Talk {
     const item = { type: "function_call_output", call_id: call, output: runTool(name, args) };
     this.#send({ type: "conversation.item.create", item });
     this.#toolReplies += 1;
+  }
+
+  #ask() {
+    this.#active = "asked"; // its id comes with response.created; until then it can be cancelled all the same
+    this.#send({ type: "response.create" });
   }
 
   /** Stop whatever is being answered or heard. */

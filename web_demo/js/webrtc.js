@@ -55,12 +55,15 @@ export class WebRtcCall {
   }
 
   close() {
+    const { location } = this;
     this.#closed = true;
-    this.onClose = () => {};
-    const hangUp = { method: "POST", headers: this.#headers(), keepalive: true };
-    if (this.location) fetch(`${this.location}/hangup`, hangUp).catch(() => {});
     this.location = null;
-    this.#end();
+    this.onEvent = this.onClose = () => {};
+    if (this.audio) this.audio.srcObject = null;
+    if (!location) return this.#end();
+    // The server is told first, and then the connection closed: the other way round there would be nothing left to hang up.
+    const hangUp = { method: "POST", headers: this.#headers(), keepalive: true };
+    fetch(`${location}/hangup`, hangUp).catch(() => {}).finally(() => this.#end());
   }
 
   async #call(sdp) {
