@@ -16,6 +16,8 @@ from antiphon.session import events as ev
 
 VOICED = 0.5
 RECEIPT_S = 30.0
+ONSET_GAP_S = 0.15
+"""So much without voice, and what comes next begins anew: a word soon after a turn is not the turn's beginning."""
 
 
 class Watch:
@@ -67,7 +69,7 @@ class Watch:
             if self._onset is None:
                 self._onset = at - ev.WINDOW / ev.IN_RATE
             self._last_voiced = at
-        elif now - self._last_voiced > 1.0:
+        elif now - self._last_voiced > ONSET_GAP_S:
             self._onset = None
 
     def _asked(self, effect: ev.Generate, now: float) -> None:
@@ -102,6 +104,7 @@ class Watch:
                 self._turn.mark("speech_started", now)
             case "input_audio_buffer.speech_stopped":
                 self._metrics.turns.labels("spoken").inc()
+                self._onset = None
                 if self._turn is not None:
                     self._turn.mark("last_voiced", max(self._last_voiced, self._turn.began))
                     self._turn.mark("speech_stopped", now)

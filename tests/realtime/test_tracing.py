@@ -115,3 +115,14 @@ def test_an_answer_is_interrupted_while_it_is_made_and_while_it_is_only_heard() 
     talk.say()
     assert [turn.interrupted for turn in talk.trace.turns] == [True, True, False, False], "it was heard to its end"
     assert b"antiphon_interruptions_total 2.0" in talk.metrics.text()
+
+
+def test_a_turn_soon_after_another_begins_where_it_was_spoken() -> None:
+    talk = Watched()
+    talk.turn()
+    talk.make(talk.gen(), "One two three four.", 3)
+    onset = talk.now  # less than a second after the last word
+    talk.say()
+    assert talk.trace.turns[-1].began == pytest.approx(onset, abs=0.033)
+    (stop,) = [line for line in talk.metrics.text().decode().splitlines() if "barge_in_stop_seconds_sum" in line]
+    assert 0.03 < float(stop.split()[1]) < 0.2, "two windows and what the detector needs, not the turn before"
