@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from antiphon.pipelines.engines.torch.guided import Guides
+from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni.answer import Call
 from antiphon.pipelines.qwen3_omni.chat_text import ChatText
@@ -227,6 +230,14 @@ async def test_what_cannot_be_kept_is_refused(server: Server) -> None:
     tool = {"type": "function", "function": {"name": "odd", "parameters": odd}}
     error = await ask(server, HELLO, 400, tools=[tool])
     assert "if" in error["message"] and error["param"] == "tools"
+
+
+async def test_without_the_package_it_is_said_what_to_install(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    guides = Guides(read_tokenizer(folder), (0,), 440)
+    guides.warm_up()
+    with pytest.raises(Refused, match=r"pip install 'antiphon\[omni\]'"):
+        guides.start("start: /a/", "tools")
 
 
 def nested(levels: int) -> dict[str, Any]:
