@@ -34,6 +34,8 @@ TAIL = MAYBE
 """Input samples after the last voiced one that the model still gets."""
 ATTEMPTS = 2
 """Early answers that one turn may cost, and transcript guesses."""
+ATTEMPT_AGAIN_MS = 2_000
+"""So much voice gives a turn one of each back: long turns have pauses too, and their end is to be met as soon as any."""
 SHORTEST_EARLY_MS = 224
 """Less voice than this is often the first syllable before a stop, seldom a whole utterance: no answer is spent on it."""
 SHORTEST_COMMIT_MS = 100
@@ -54,6 +56,7 @@ class Speech:
     start: int
     answers: int = ATTEMPTS
     guesses: int = ATTEMPTS
+    given_back: int = 0
     scoring: str | None = None
 
 
@@ -165,6 +168,7 @@ class Hearing:
     def _maybe_over(self, speech: Speech, detector: Detector) -> None:
         core, policy = self._core, self._core.turn_detection or {}
         span = (speech.start, self._end(detector))
+        self._give_back(speech, detector)
         if policy.get("type") == "semantic_vad":
             detector.silence_ms = patience_ms(None, policy["eagerness"], 0)
             speech.scoring = core.new_id("score")
@@ -177,6 +181,12 @@ class Hearing:
         if answers and long_enough and speech.answers and core.features.early and core.spare.early:
             speech.answers -= 1
             self._anticipation.start(span)
+
+    def _give_back(self, speech: Speech, detector: Detector) -> None:
+        if (earned := int(self._voiced_ms(detector)) // ATTEMPT_AGAIN_MS) > speech.given_back:
+            speech.given_back = earned
+            speech.answers = min(ATTEMPTS, speech.answers + 1)
+            speech.guesses = min(ATTEMPTS, speech.guesses + 1)
 
     def _stop(self, span: Span) -> None:
         """The turn is over: it becomes an item, and is answered unless it was none."""

@@ -28,7 +28,7 @@ class Checker:
         self.kept: set[Span] = set()
         self.owned: list[Span] = []
         self.floor = 0
-        self.earlies = self.guesses = 0
+        self.earlies = self.guesses = self.turn_from = 0
         self.open: dict[str, set[tuple[str, Any]]] = {}
         self.created: list[str] = []
         self.ended: dict[str, dict[str, Any]] = {}
@@ -63,7 +63,7 @@ class Checker:
                 assert early or aside or "early" not in self.gens.values(), "a held answer that fits no more runs on"
                 if early:
                     self.earlies += 1
-                    assert self.earlies <= 2, "more than two early answers in a turn"
+                    assert self.earlies <= self._attempts(), "more than two early answers in a turn, and one for 2 s of it"
                     assert list(self.gens.values()).count("early") == 1, "one early answer at a time"
             case ev.Prepare(gen, request):
                 self._begin(gen, "prepare")
@@ -88,7 +88,7 @@ class Checker:
                     assert list(self.gens.values()).count(one) <= 1, f"one {one} at a time"
                 if kind == "guess":
                     self.guesses += 1
-                    assert self.guesses <= 2, "more than two guesses in a turn"
+                    assert self.guesses <= self._attempts(), "more than two guesses in a turn, and one for 2 s of it"
             case ev.ScoreTurn(gen, span):
                 assert self.there(span)
                 self._begin(gen, "score")
@@ -119,6 +119,9 @@ class Checker:
                 pass
             case other:
                 raise AssertionError(f"not in the vocabulary: {other}")
+
+    def _attempts(self) -> int:
+        return 2 + (self.total - self.turn_from) // 32_000
 
     def _begin(self, gen: str, what: str) -> None:
         assert gen not in self.ever
@@ -184,6 +187,7 @@ class Checker:
             assert self.speech is None, "started twice"
             self.speech, self.stopped = w["item_id"], None
             self.earlies = self.guesses = 0
+            self.turn_from = w["audio_start_ms"] * 16
         elif kind.endswith("speech_stopped"):
             assert self.speech == w["item_id"], "stopped without a start"
             self.speech, self.stopped = None, w["item_id"]

@@ -54,6 +54,20 @@ def test_two_attempts_a_turn_and_no_more() -> None:
     assert of(talk.hush(20), "response.created"), "and the turn is answered all the same"
 
 
+def test_a_long_turn_with_many_pauses_still_ends_with_an_early_answer() -> None:
+    """Two at once, and one more for each 2 s of voice: not fewer for those who speak long, and never without end."""
+    talk = Talk()
+    for sentence in range(5):
+        talk.say(64)  # 2.05 s
+        for _ in range(3):
+            talk.hush(4)
+            talk.say(1)
+        assert talk.session.counts["early_started"] == talk.session.counts["transcript_guesses"] == 2 + sentence
+    talk.say(63)
+    talk.hush(20)
+    assert talk.session.counts["early_won"] == 1
+
+
 @pytest.mark.parametrize(
     "change",
     [
