@@ -3,10 +3,16 @@ const NAMES = { user: "You", agent: "Antiphon", tool: "Tool" };
 
 export class ConversationView {
   #rows = new Map();
+  #following = true;
+  #left = 0; // where this view has scrolled to; anywhere else is the reader's own doing
 
   constructor(list, announce) {
     this.list = list;
     this.announce = announce;
+    list.addEventListener("scroll", () => {
+      if (Math.abs(list.scrollTop - this.#left) < 2) return;
+      this.#following = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
+    });
   }
 
   /** Redraw one item. `said`: how many characters of it have been heard so far, or null when that is not known. */
@@ -17,18 +23,28 @@ export class ConversationView {
       return;
     }
     const row = this.#row(item, items);
-    const follow = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 80;
     row.lastChild.replaceChildren(...pieces(item, said));
     if (item.state === "done" && !row.dataset.told && item.text) {
       row.dataset.told = "yes";
       this.announce.textContent = `${NAMES[item.role]}: ${item.text}`;
     }
-    if (follow) this.list.scrollTop = this.list.scrollHeight;
+    if (this.#following) this.#follow(row);
   }
 
   clear() {
     this.#rows.clear();
     this.list.replaceChildren();
+    this.#following = true;
+  }
+
+  /** Keep in view what is being said, with a few of the words to come; without these the end of the list. */
+  #follow(row) {
+    const { list } = this;
+    const end = list.scrollHeight - list.clientHeight;
+    const coming = row.querySelector(".coming")?.getClientRects()[0];
+    const said = coming ? list.scrollTop + coming.top - list.getBoundingClientRect().top : Infinity;
+    list.scrollTop = Math.max(0, Math.min(end, said - list.clientHeight * 0.6));
+    this.#left = list.scrollTop;
   }
 
   #row(item, items) {
