@@ -237,4 +237,22 @@ MUTANTS = [
         "                self._trimmed.add(item.id)\n",
         "                kept = [pair for pair in kept if pair[0].id != item.id]\n",
     ),
+    Mutant(
+        "silence is counted in samples that nobody has scored",
+        "session/turn.py",
+        "return self.received if self.received - self.scored < WINDOW else self.scored",
+        "return self.received",
+    ),
+    Mutant(
+        "a long turn gets no attempt back",
+        "session/hearing.py",
+        "            speech.answers = min(ATTEMPTS, speech.answers + 1)\n",
+        "",
+    ),
+    Mutant(
+        "a conversation keeps all that the context holds",
+        "session/context.py",
+        "room = min(room, keeps) if keeps else room",
+        "room = room",
+    ),
 ]
