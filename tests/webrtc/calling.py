@@ -253,7 +253,7 @@ def loud_seconds(samples: Samples, level: float = 0.05) -> float:
 
 
 async def settled(running: Running, calls: int = 0, within: float = 10.0) -> None:
-    """Until the server holds so many calls."""
+    """Until the server holds so many calls, and the places of the others are free again."""
     async with asyncio.timeout(within):
-        while running.calls != calls:  # noqa: ASYNC110 - there is no event to wait for
+        while running.calls != calls or (not calls and running.doors.state.admission.open):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)
