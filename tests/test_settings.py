@@ -91,3 +91,22 @@ def test_booleans_of_the_environment() -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read"):
         load(tmp_path / "nowhere.toml", {})
+
+
+@pytest.mark.parametrize(
+    ("thinker", "asked", "early"),
+    [
+        ("local", "auto", True),
+        ("openai:http://h/v1#m", "auto", False),
+        ("openai:http://h/v1#m", "on", True),
+        ("local", "off", False),
+    ],
+)
+def test_a_remote_thinker_answers_early_only_when_asked_to(thinker: str, asked: str, early: bool) -> None:
+    """It may cost money; but "on" means on, for the session that the doors make of it as well."""
+    from antiphon.cli.serve import features
+    from antiphon.pipelines.local.pipeline import build
+    from antiphon.realtime.doors import allowed
+
+    settings = ServerSettings(thinker=thinker, early_responses=asked)  # type: ignore[arg-type]
+    assert allowed(features(settings), build(thinker=thinker).info).early is early

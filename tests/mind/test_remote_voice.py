@@ -19,7 +19,7 @@ from antiphon.pipelines.errors import StageFailed
 from antiphon.pipelines.local.prepared import Clip, Prepared, Transcripts
 from antiphon.pipelines.local.spoken import SpokenClause
 from antiphon.pipelines.outputs import AudioDelta, AudioResult, Segment, TranscriptDelta, Word
-from antiphon.pipelines.requests import AudioPart, GenerateRequest, Transcription, Voice
+from antiphon.pipelines.requests import AudioPart, GenerateRequest, Message, Transcription, Voice
 from antiphon.pipelines.stage import Chunk, Request
 from tests.mind import fake_openai as fake
 from tests.mind.fake_openai import FakeOpenAI
@@ -88,6 +88,52 @@ async def test_a_transcriber_that_fails_twice_fails_the_request(fault: Any) -> N
     async with FakeOpenAI([fault]) as server:
         with pytest.raises(StageFailed, match="transcriber"):
             await transcribe(OpenAITranscriber(server.url, "w"), reading())
+    assert len(server.asked) == 2
+
+
+def heard(keys: tuple[str, ...]) -> Prepared:
+    """A conversation's request: all that was said in it, again."""
+    parts = tuple(AudioPart(b"x", key=key) for key in keys)
+    chat = GenerateRequest(id="r", task="chat", terminals=("text",), messages=(Message("user", parts),))
+    return Prepared(chat, tuple(Clip(key, TONE) for key in keys))
+
+
+async def texts(stage: OpenAITranscriber, *keys: str) -> list[str]:
+    prepared = heard(keys)
+    request = Request(id="r", terminals=("text",), body=prepared.request)
+    said = [o.data async for o in stage.run(request, prepared, stream())]
+    return [result.text for result in said[-1].results]
+
+
+async def test_a_talk_s_turns_are_read_once_and_not_again_for_every_answer() -> None:
+    answers = [answered({"text": f"turn {n}"}) for n in range(3)]
+    async with FakeOpenAI([*answers, fake.status(500)]) as server:
+        stage = OpenAITranscriber(server.url, "w")
+        for n in range(3):
+            assert await texts(stage, *"abc"[: n + 1]) == [f"turn {i}" for i in range(n + 1)]
+        await stage.shut_down()
+    assert len(server.asked) == 3
+
+
+async def test_who_asks_meanwhile_waits_and_takes_over_when_the_first_goes() -> None:
+    asked, gate = asyncio.Event(), asyncio.Event()
+
+    async def slowly(c: fake.Connection) -> None:
+        asked.set()
+        await gate.wait()
+        await answered({"text": "late"})(c)
+
+    async with FakeOpenAI([slowly, answered({"text": "again"})]) as server:
+        stage = OpenAITranscriber(server.url, "w")
+        first, second, third = (asyncio.create_task(texts(stage, "a")) for _ in range(3))
+        await asked.wait()
+        await asyncio.sleep(0.02)
+        assert len(server.asked) == 1, "one run for three"
+        first.cancel()
+        assert await second == await third == ["again"]
+        gate.set()
+        await asyncio.gather(first, return_exceptions=True)
+        await stage.shut_down()
     assert len(server.asked) == 2
 
 

@@ -144,7 +144,7 @@ def build(
         inputs={"chat": ("text", "audio"), "transcription": ("audio",), "speech": ("text",)},
         voices=() if text_only else VOICES,
         languages=() if text_only or remote_voice else ("en",),
-        early_responses=not isinstance(roles["thinker"], Remote),
+        early_responses=True,
         context_tokens=0 if isinstance(roles["thinker"], Remote) else CONTEXT_TOKENS,
         conversation_tokens=0 if isinstance(roles["thinker"], Remote) else CONVERSATION_TOKENS,
     )

@@ -124,7 +124,7 @@ def _info(
         inputs=inputs,
         voices=voices,
         languages=("en", "zh", "fr", "de", "ru", "it", "es", "pt", "ja", "ko") if speech else (),
-        early_responses=not elsewhere,
+        early_responses=True,
         context_tokens=tokens,
         notes=(
             "not verified on a GPU",

@@ -14,24 +14,31 @@ from numpy.typing import NDArray
 
 from antiphon.pipelines.engines.openai.server import Server, Trouble
 from antiphon.pipelines.errors import Refused
-from antiphon.pipelines.local.prepared import Prepared, Transcripts
+from antiphon.pipelines.local.prepared import Clip, Prepared, Transcripts
 from antiphon.pipelines.local.preprocessing import EAR_RATE, audio_parts
+from antiphon.pipelines.media_cache import Known, MediaCache, Turn
 from antiphon.pipelines.outputs import Segment, TranscriptDelta, TranscriptResult, Word
 from antiphon.pipelines.requests import Transcription
 from antiphon.pipelines.stage import AsyncStage, Chunk, Inputs, Output, Request
 
 TRIES = 2
+KEPT = 1024
+"""Transcripts, over all conversations: text only."""
 
 
 class OpenAITranscriber(AsyncStage):
     """Opens with ``Prepared``; Result ``Transcripts``. Segments and words as far as the server gives them (verbose_json).
 
-    A part whose transcript is already known is not sent. The text of the last clip goes out as one TranscriptDelta.
+    A part whose transcript is already known is not sent, and none is sent twice: the transcript that a client is shown and
+    the ones that each later answer reads are one run. The text of the last clip goes out as one TranscriptDelta.
     """
 
     def __init__(self, url: str, model: str, *, first_s: float = 60.0) -> None:
         self._server = Server("transcriber", url, model, first_s=first_s, stall_s=first_s)
         self._verbose = True
+        self._cache: MediaCache[TranscriptResult] = MediaCache(KEPT)
+        self._news = asyncio.Event()
+        """Set, and made anew, when a reading has ended; whoever waits for one looks again."""
 
     async def run(self, request: Request, inputs: Inputs, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
         prepared: Prepared = inputs
@@ -41,10 +48,28 @@ class OpenAITranscriber(AsyncStage):
             if transcript is not None:
                 results.append(TranscriptResult(transcript, duration=len(clip.pcm) / EAR_RATE))
             else:
-                results.append(await self._read(clip.pcm, prepared.request.transcription))
+                results.append(await self._transcript(clip, prepared.request.transcription))
         if results and results[-1].text:
             yield Output(TranscriptDelta(results[-1].text))
         yield Output(Transcripts(tuple(results)), result=True)
+
+    async def _transcript(self, clip: Clip, options: Transcription) -> TranscriptResult:
+        """Read once, however many ask at once or later; if the one who reads is aborted or fails, the next takes over."""
+        key, me = (clip.key, options), object()
+        found = self._cache.ask(key, me)
+        try:
+            while found is Turn.WAIT:
+                await self._news.wait()
+                found = self._cache.peek(key, me)
+            if isinstance(found, Known):
+                return found.value
+            result = await self._read(clip.pcm, options)
+            self._cache.put(key, me, result)
+            return result
+        finally:
+            self._cache.leave(key, me)
+            self._news.set()
+            self._news = asyncio.Event()
 
     async def _read(self, pcm: NDArray[np.float32], options: Transcription) -> TranscriptResult:
         duration = len(pcm) / EAR_RATE
