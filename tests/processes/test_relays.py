@@ -135,6 +135,7 @@ def test_slots_that_a_reader_keeps_are_lent_again_only_after_its_death(folder: P
     assert alive.put(value).kind == "inline", "no slot is free: nobody waits"
     pool.reclaim("dead")
     assert pool.in_use == 1
+    assert dead.put(value).kind == "inline" and pool.in_use == 1, "who has not heard of the death lends it nothing for ever"
     assert alive.put(value * 2).kind == "shared"
     assert int(alive.get(kept)[0]) == 1
 

@@ -83,6 +83,7 @@ class Pool:
         self._lock = threading.Lock()
         self._segments: dict[int, list[Segment]] = {size: [] for size, _ in CLASSES}
         self._lent: dict[tuple[str, int], tuple[int, str]] = {}
+        self._gone: set[str] = set()
         self._generations = itertools.count(1)
         self._numbers = itertools.count()
 
@@ -93,8 +94,10 @@ class Pool:
                 self._grow(size, slots)
 
     def take(self, nbytes: int, reader: str) -> tuple[Segment, int, int] | None:
-        """A segment, slot and generation lent to ``reader``; None when there is no room: never a wait."""
+        """A segment, slot and generation lent to ``reader``; None when there is no room, or no reader any more. Never waits."""
         with self._lock:
+            if reader in self._gone:
+                return None
             for size, slots in CLASSES:
                 if nbytes > size:
                     continue
@@ -131,8 +134,10 @@ class Pool:
         return True
 
     def reclaim(self, reader: str) -> None:
-        """The reader's process has ended: what was lent to it is free."""
+        """The reader's process has ended: what was lent to it is free. Its name never comes again, so nothing is lent to it
+        any more either, by a thread that has not heard of it yet."""
         with self._lock:
+            self._gone.add(reader)
             for (name, index), (generation, lent_to) in list(self._lent.items()):
                 if lent_to != reader:
                     continue
