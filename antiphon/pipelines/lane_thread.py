@@ -20,6 +20,13 @@ from antiphon.pipelines.stage import AsyncStage, Stage
 
 log = logging.getLogger("antiphon.lane")
 
+WATCH_S = 0.25
+"""How often whoever watches lanes looks at them, here and in other processes."""
+WARN_SHARE = 0.5
+"""Of its limit, from which a step is reported."""
+STEP_LIMIT_S = 120.0
+"""Of one step, unless a placement says otherwise."""
+
 
 def load_factory(path: str) -> Callable[..., Any]:
     """ "module.path:Name" -> the callable. Raises ConfigError."""

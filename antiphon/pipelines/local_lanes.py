@@ -16,16 +16,12 @@ from antiphon.pipelines.coordinator import Coordinator
 from antiphon.pipelines.errors import PipelineError, StageFailed
 from antiphon.pipelines.graph import PipelineConfig
 from antiphon.pipelines.lane import Exchange
-from antiphon.pipelines.lane_thread import LaneThread
+from antiphon.pipelines.lane_thread import STEP_LIMIT_S, WARN_SHARE, WATCH_S, LaneThread
 from antiphon.pipelines.messages import ToLane
 
 log = logging.getLogger("antiphon.runtime")
 
 STOP_TIMEOUT_S = 10.0
-WATCH_S = 0.25
-WARN_SHARE = 0.5
-"""Of its limit, from which a step is reported."""
-STEP_LIMIT_S = 120.0
 
 
 class LocalLanes:

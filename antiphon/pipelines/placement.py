@@ -15,7 +15,7 @@ import msgspec
 from antiphon.pipelines import threads
 from antiphon.pipelines.errors import ConfigError
 from antiphon.pipelines.graph import MAIN_PROCESS, PipelineConfig
-from antiphon.pipelines.lane_thread import load_factory
+from antiphon.pipelines.lane_thread import STEP_LIMIT_S, load_factory
 from antiphon.pipelines.relay.ref import KINDS
 from antiphon.pipelines.validation import refuse_unexecuted
 
@@ -46,7 +46,7 @@ class ProcessOptions:
     replicas: int = 1
     threads: int = 1
     env: Mapping[str, str] = field(default_factory=dict)
-    step_limit_s: float = 120.0
+    step_limit_s: float = STEP_LIMIT_S
     start_limit_s: float = 900.0
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from antiphon.pipelines.coordinator import Coordinator
 from antiphon.pipelines.errors import PipelineError
 from antiphon.pipelines.graph import PipelineConfig
-from antiphon.pipelines.local_lanes import STEP_LIMIT_S, LocalLanes, health
+from antiphon.pipelines.lane_thread import STEP_LIMIT_S
+from antiphon.pipelines.local_lanes import LocalLanes, health
 from antiphon.pipelines.messages import ToCoordinator, ToLane
 from antiphon.pipelines.validation import refuse_unexecuted
 

@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 from antiphon.pipelines import errors
 from antiphon.pipelines.errors import PipelineError, StageFailed
+from antiphon.pipelines.lane_thread import WARN_SHARE, WATCH_S
 from antiphon.pipelines.launcher import Launcher, ProcessHandle
 from antiphon.pipelines.placement import ProcessOptions, WorkerSpec
 from antiphon.pipelines.wire import Beat, StartFailed
@@ -25,9 +26,6 @@ FIRST_BACK_OFF_S = 0.5
 MAX_BACK_OFF_S = 30.0
 STABLE_S = 60.0
 """A process that served so long starts its back-off anew."""
-WATCH_S = 0.25
-WARN_SHARE = 0.5
-"""Of its limit, from which a step is reported."""
 STOP_S = 12.0
 State = Literal["starting", "ready", "restarting", "stopped"]
 

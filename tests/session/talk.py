@@ -10,6 +10,7 @@ from antiphon.session import config
 from antiphon.session import events as ev
 from antiphon.session.features import Features
 from antiphon.session.machine import Session
+from antiphon.session.request import Message, Text
 
 from .checker import Checker
 
@@ -145,3 +146,10 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
 
 def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [event for event in events if event["type"] == kind]
+
+
+def assistant(talk: Talk) -> list[str]:
+    """What the model would be told that it said."""
+    talk.session.responses.active or talk.command("response.create")
+    entries = [e for e in talk.request.context if isinstance(e, Message) and e.role == "assistant"]
+    return ["".join(p.text for p in e.parts if isinstance(p, Text)) for e in entries]

@@ -1,26 +1,16 @@
-"""Barge-in and truth: what stops, what was heard, what the model is told of it; pacing; WebRTC."""
+"""Barge-in and truth: what stops, what was heard, what the model is told of it; pacing."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from antiphon.session import events as ev
 from antiphon.session.features import Features
 from antiphon.session.playback import Ledger, word_end
-from antiphon.session.request import Message, Text
 
-from .talk import Talk, kinds, of, wire
+from .talk import Talk, assistant, kinds, of
 
 WORDS = "One two three four five six seven eight nine ten"
-
-
-def assistant(talk: Talk) -> list[str]:
-    """What the model would be told that it said."""
-    talk.session.responses.active or talk.command("response.create")
-    entries = [e for e in talk.request.context if isinstance(e, Message) and e.role == "assistant"]
-    return ["".join(p.text for p in e.parts if isinstance(p, Text)) for e in entries]
 
 
 def test_the_context_holds_only_what_was_heard_when_the_user_cut_in() -> None:
@@ -238,176 +228,8 @@ def test_progress_tells_the_graph_how_the_listener_stands() -> None:
     assert told[-1].window_ms == 4_000
 
 
-# ---- WebRTC: the shell plays and tells
-
-
-def call(**features: Any) -> Talk:
-    return Talk(Features(transport="webrtc", early=False, **features))
-
-
-def plays(talk: Talk) -> list[ev.Play]:
-    return [e for e in talk.effects if isinstance(e, ev.Play)]
-
-
-def test_webrtc_audio_goes_to_the_loudspeaker_and_its_buffer_is_told() -> None:
-    talk = call()
-    talk.turn()
-    gen = talk.gen()
-    events = talk.make(gen, WORDS, 1)
-    assert kinds(events)[-1] == "output_audio_buffer.started" and not of(events, "response.output_audio.delta")
-    item = talk.check.items[-1]
-    events = talk.end(gen)
-    assert of(events, "response.done") and not of(events, "output_audio_buffer.stopped")
-    talk.now += 1
-    assert not wire(talk.do(ev.Played(item, 23_000)))
-    assert kinds(wire(talk.do(ev.Played(item, 24_000)))) == ["output_audio_buffer.stopped"]
-    talk.turn()
-    assert assistant(talk) == [WORDS]
-
-
-def test_webrtc_pacing_follows_what_was_played() -> None:
-    talk = call(window_s=2.0)
-    talk.turn()
-    talk.make(talk.gen(), WORDS, 10)
-    item = talk.check.items[-1]
-    talk.now += 100
-    assert not [e for e in talk.do(ev.Tick()) if isinstance(e, ev.Play)], "nothing was played meanwhile"
-    assert [e for e in talk.do(ev.Played(item, 24_000)) if isinstance(e, ev.Play)]
-
-
-def test_webrtc_barge_in_clears_marks_and_tells() -> None:
-    talk = call()
-    talk.turn()
-    talk.make(talk.gen(), WORDS, 10)
-    item, rid = talk.check.items[-1], talk.check.created[-1]
-    talk.do(ev.Played(item, 2 * 24_000 + 100))
-    talk.say(1)
-    effects = talk.hear([(1.0, 511)])
-    order = [e.event["type"] if isinstance(e, ev.Send) else type(e).__name__ for e in effects]
-    assert order[0] == "input_audio_buffer.speech_started"
-    assert order.index("response.done") < order.index("ClearPlayback") < order.index("output_audio_buffer.cleared")
-    told = of(wire(effects), "conversation.item.truncated")[0]
-    assert (told["item_id"], told["audio_end_ms"]) == (item, 2_004)
-    assert of(wire(effects), "output_audio_buffer.cleared")[0]["response_id"] == rid
-    talk.hush(20)
-    assert assistant(talk)[0].split() == ["One", "two"]
-
-
-def test_webrtc_client_clears_the_buffer_of_a_finished_response() -> None:
-    talk = call()
-    talk.turn()
-    talk.make(talk.gen(), WORDS, 2)
-    talk.end(talk.gen())
-    events = talk.command("output_audio_buffer.clear")
-    assert kinds(events) == ["output_audio_buffer.cleared", "conversation.item.truncated"]
-    assert isinstance(talk.effects[0], ev.ClearPlayback)
-
-
-def test_webrtc_client_interrupts_by_cancel_and_clear() -> None:
-    talk = call()
-    talk.turn()
-    talk.make(talk.gen(), WORDS, 10)
-    item = talk.check.items[-1]
-    talk.do(ev.Played(item, 48_000))
-    assert of(talk.command("response.cancel"), "response.done")
-    events = talk.command("output_audio_buffer.clear")
-    assert kinds(events) == ["output_audio_buffer.cleared", "conversation.item.truncated"]
-    assert events[1]["audio_end_ms"] == 2_000
-    talk.command("response.create")
-    assert assistant(talk)[0].split() == ["One", "two"]
-
-
-def test_clearing_the_buffer_is_refused_over_websocket() -> None:
-    assert "WebRTC" in Talk().command("output_audio_buffer.clear")[0]["error"]["message"]
-
-
-# ---- an answer cut by no speech goes on (optional)
-
-
-def cut_by_a_blip(talk: Talk, seconds: float) -> list[dict[str, Any]]:
-    talk.wait(seconds)
-    return talk.say(2) + talk.hush(20)
-
-
-def test_an_answer_cut_by_no_speech_goes_on_where_it_stopped() -> None:
-    talk = Talk(Features(resume_after_false_interruption=True, early=False))
-    talk.turn()
-    gen = talk.gen()
-    talk.make(gen, WORDS, 10)
-    events = cut_by_a_blip(talk, 5.0)
-    assert of(events, "response.done")[0]["response"]["status"] == "cancelled"
-    assert gen not in talk.check.aborted, "it was let run"
-    again = of(events, "response.output_audio_transcript.delta")[0]
-    assert again["delta"].split()[0] == "six"
-    assert again["response_id"] == of(events, "response.created")[0]["response"]["id"]
-    more = of(events + talk.wait(8), "response.output_audio.delta")
-    assert len([e for e in more if e["response_id"] == again["response_id"]]) == 10
-    assert of(talk.end(gen), "response.done")[0]["response"]["status"] == "completed"
-    talk.command("response.create")
-    assert " ".join(" ".join(assistant(talk)).split()) == WORDS
-    assert talk.session.counts["resumed"] == 1
-
-
-def test_what_a_finished_answer_had_left_goes_on_too() -> None:
-    talk = Talk(Features(resume_after_false_interruption=True, early=False, window_s=float("inf")))
-    talk.turn()
-    talk.make(talk.gen(), WORDS, 10)
-    talk.end(talk.gen())
-    events = cut_by_a_blip(talk, 4.9)
-    assert of(events, "response.created") and of(events, "response.done")[-1]["response"]["status"] == "completed"
-
-
-def test_speech_leaves_it_cut() -> None:
-    talk = Talk(Features(resume_after_false_interruption=True, early=False))
-    talk.turn()
-    gen = talk.gen()
-    talk.make(gen, WORDS, 10)
-    talk.wait(2)
-    talk.say(40)
-    assert gen in talk.check.aborted
-    talk.hush(20)
-    assert talk.session.counts["resumed"] == 0 and talk.gen() != gen
-
-
-def test_it_stays_cut_unless_the_option_is_on() -> None:
-    talk = Talk(Features(early=False))
-    talk.turn()
-    talk.make(talk.gen(), WORDS, 10)
-    assert not of(cut_by_a_blip(talk, 2.0), "response.created")
-
-
-def test_what_is_made_while_it_is_cut_is_said_afterwards() -> None:
-    talk = Talk(Features(resume_after_false_interruption=True, early=False))
-    talk.turn()
-    gen = talk.gen()
-    talk.make(gen, "One two", 4)
-    talk.wait(2)
-    talk.say(2)
-    assert not talk.do(ev.TextMade(gen, " three four")), "held"
-    assert not talk.do(ev.AudioMade(gen, b"pcm", 24_000, ((120_000, 18),)))
-    assert not talk.end(gen)
-    events = talk.hush(20) + talk.wait(5)
-    done = of(events, "response.done")[-1]["response"]
-    assert done["status"] == "completed" and done["output"][0]["content"][0]["transcript"].split() == [
-        "two",
-        "three",
-        "four",
-    ]
-    assert of(events, "rate_limits.updated") and not talk.session.running - {g for g in talk.check.gens}
-
-
 def test_without_marks_the_text_lies_evenly_over_what_was_sent() -> None:
     ledger = Ledger(False)
     ledger.send(24_000, (), True, 0.0)
     assert "One two ten"[: ledger.text_at(16_000, "One two ten")] == "One two"
     assert Ledger(False).text_at(16_000, "One") == 0
-
-
-def test_webrtc_audio_that_comes_after_the_queue_was_cleared_is_not_heard() -> None:
-    talk = call()
-    talk.turn()
-    gen = talk.gen()
-    talk.make(gen, WORDS, 1)
-    talk.command("output_audio_buffer.clear")
-    assert not [e for e in talk.do(ev.AudioMade(gen, b"pcm", 2_400)) if isinstance(e, ev.Play)]
-    assert of(talk.end(gen), "response.done")
