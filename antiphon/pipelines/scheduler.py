@@ -185,6 +185,7 @@ class SteppedLane(Lane[Stage[Any]]):
             if message is not None:
                 now = self.since = self.clock()
                 self.handle(message, now)
+                message = None  # a lane that waits holds nothing: what came with it may lie in a slot of shared memory
 
     def stop(self) -> None:
         """From any thread: the run ends after the step under way."""

@@ -149,7 +149,7 @@ async def test_it_dies_again_and_again_and_always_comes_back(client: Client) -> 
         assert await eventually(client, ask(f"a{n}", terminal="left", source={"n": 2, "size": 60_000})) == [0, 2]
     backend: Any = client._backend
     await asyncio.wait_for(backend.coordinator.drained(), 10)
-    async with asyncio.timeout(5):  # who lives gives a slot back when it lets go of what lay there: a moment after its answer
+    async with asyncio.timeout(1):  # who lives gives a slot back when it lets go of what lay there: a moment after its answer
         while backend._sockets.pool.in_use:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     files = os.listdir(backend._folder.path)
