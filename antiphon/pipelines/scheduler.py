@@ -64,8 +64,12 @@ class SteppedLane(Lane[Stage[Any]]):
         wake: float | None = None
         for station in self.stations.values():
             ready: list[tuple[float, int, Seat]] = []
-            for seat in list(station.open.values()):
-                verdict = self._feed_and_poll(station, seat, now)
+            seats = list(station.open.values())
+            verdicts = [self._feed_and_poll(station, seat, now) for seat in seats]
+            for seat, verdict in zip(seats, verdicts, strict=True):
+                if isinstance(verdict, Wait) and verdict.until is not None:
+                    # It may wait for neighbours, and one of them may have been fed only behind it.
+                    verdict = self._feed_and_poll(station, seat, now)
                 if verdict is None:
                     continue
                 if isinstance(verdict, Wait):
