@@ -27,7 +27,12 @@ Ask = Callable[..., GenerateRequest]
         ({"stage_params": {"singer": {}}}, "singer"),
         ({"stage_params": {"talker": {"pitch": 1}}}, "pitch"),
         ({"terminals": ("transcript",)}, "transcript"),
-        ({"task": "speech"}, "speech"),
+        ({"task": "speech"}, "no text for this request"),
+        ({"task": "speech", "terminals": ("audio",), "voice": Voice("nobody")}, "nobody"),
+        ({"task": "speech", "terminals": ("audio",), "voice": Voice(speed=1.5)}, "speed"),
+        ({"task": "speech", "terminals": ("audio",), "voice": Voice(language="sw")}, "'sw'; they speak: en, zh"),
+        ({"task": "speech", "terminals": ("audio",), "stage_params": {"talker": {"pitch": 1}}}, "pitch"),
+        ({"task": "speech", "terminals": ("audio",), "kind": "prepare"}, "prepares nothing ahead"),
     ],
 )
 def test_refused_at_submit_by_name(folder: str, ask: Ask, changes: dict[str, Any], word: str) -> None:
@@ -36,7 +41,7 @@ def test_refused_at_submit_by_name(folder: str, ask: Ask, changes: dict[str, Any
     asked = {name: getattr(body, name) for name in body.__struct_fields__} | changes
     body = GenerateRequest(**asked)
     with pytest.raises(Refused, match=word):
-        config.plan(Request(id="x", terminals=body.terminals, body=body))
+        config.plan(Request(id="x", terminals=body.terminals, body=body, kind=body.kind))
 
 
 def test_declared_shape(folder: str) -> None:

@@ -48,6 +48,13 @@ class ChatText:
             text = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **offered)
         except (TemplateError, RecursionError) as error:
             raise Refused(f"the model's chat template refuses these messages: {error}", param="messages") from error
+        return self._tokens(text)
+
+    def spoken(self, text: str) -> list[int]:
+        """The ids of a text by itself, in no turn."""
+        return self._tokens(self._plain(text))
+
+    def _tokens(self, text: str) -> list[int]:
         ids: list[int] = []
         for piece in text.split(_CUT):
             ids += self._tokenizer(piece, add_special_tokens=False)["input_ids"]

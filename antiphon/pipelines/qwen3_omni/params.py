@@ -18,6 +18,11 @@ THINKER_TOKENS = 1024
 TALKER_FRAMES = 4096
 """The model's own limits when a request names none (transformers' ``generate()`` has the same)."""
 
+TALKER_KV_TOKENS = 98304
+"""Rows of the talker's cache: sixteen answers of as many frames, and their prompts."""
+LANGUAGES = ("en", "zh", "fr", "de", "ru", "it", "es", "pt", "ja", "ko")
+"""What the published voices speak, ISO 639-1. The text alone tells which."""
+
 CHUNK_FRAMES = 10
 FIRST_CHUNK_FRAMES = 2
 _SAMPLING = frozenset(("temperature", "top_k", "top_p", "repetition_penalty", "seed"))
@@ -41,8 +46,11 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class Talking:
+    """``cut``: the request itself says after how many frames."""
+
     sampling: Sampling
     max_frames: int
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +104,9 @@ def talker_params(request: GenerateRequest) -> Talking:
 
     given = stage_params(request, "talker")
     base = Sampling(temperature=0.9, top_k=50, top_p=1.0, repetition_penalty=1.05, seed=request.sampling.seed)
-    frames = _count(given.get("max_tokens") or TALKER_FRAMES, "stage_params.talker.max_tokens", 1, 32_768)
-    return Talking(base.changed(given, "stage_params.talker"), frames)
+    asked = given.get("max_tokens")
+    frames = _count(asked or TALKER_FRAMES, "stage_params.talker.max_tokens", 1, 32_768)
+    return Talking(base.changed(given, "stage_params.talker"), frames, cut=bool(asked))
 
 
 def chunking(request: GenerateRequest, first: int, then: int) -> Chunking:
@@ -122,6 +131,16 @@ def speaker(request: GenerateRequest, speakers: Collection[str]) -> str:
     if name not in speakers:
         raise Refused(f"voice {request.voice.name!r} is not one of {', '.join(speakers)}", code="unknown_voice", param="voice")
     return name
+
+
+def check_language(language: str) -> None:
+    """Raise Refused for a language (a tag such as "en" or "en-US") that the voices do not speak; "" is the text's own."""
+    if language and language.replace("_", "-").split("-")[0].lower() not in LANGUAGES:
+        raise Refused(
+            f"this model's voices cannot speak {language!r}; they speak: {', '.join(LANGUAGES)}",
+            code="unsupported_language",
+            param="language",
+        )
 
 
 def _count(value: Any, name: str, low: int, high: int) -> int:

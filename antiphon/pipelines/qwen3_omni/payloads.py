@@ -109,7 +109,10 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True, tag="said"):
-    """A Thinker's chunk: one token that is spoken and shown. The first one carries the prompt (when audio is wanted)."""
+    """A Thinker's chunk: one token that is spoken and shown. The first one carries the prompt (when audio is wanted).
+
+    Preprocessing says a text that is only to be spoken in the same way.
+    """
 
     token: int
     prompt: Prompt | None = None

@@ -3,7 +3,8 @@
     preprocessing -+-> audio_encoder -+-> mm_aggregate -> thinker -> decode      (text)
                    +-> image_encoder -+                        `--> talker_ar -> code2wav  (audio)
                    +------------------+
-                   `-> transcriber   (transcript: a side branch that never delays the thinker)
+                   +-> transcriber   (transcript: a side branch that never delays the thinker)
+                   `-> talker_ar     (a text that is only spoken: no thinker runs for it)
 
 Which stages a request opens follows from the request: an encoder that it brings nothing for is never opened, and the
 talker opens when the thinker has said its first token.
@@ -32,7 +33,7 @@ Preset = Literal["cpu", "cpu_apart", "one_gpu", "two_gpus"]
 _HERE = "antiphon.pipelines.qwen3_omni"
 MAX_OPEN = 16
 TEXT_CREDITS = 4096
-"""A whole answer: the thinker never waits for the talker."""
+"""A whole answer: the thinker never waits for the talker, and the entry keeps no place for a text that is being spoken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,12 @@ def build(
     extra = dict(stage_args or {})
     check_stage_args(extra, {s.name: s.factory for s in stages})
     tokens = context_tokens(folder, extra.get("thinker", {}))
-    # The entry refuses what the thinker could not take, before anything is decoded or encoded for it.
-    extra["preprocessing"] = {"context": tokens, **extra.get("preprocessing", {})}
+    # The entry refuses what the thinker could not take, before anything is decoded or encoded for it, and what the talker
+    # could not hold.
+    bounds = {"context": tokens}
+    if "kv_tokens" in extra.get("talker_ar", {}):
+        bounds["talker_kv_tokens"] = extra["talker_ar"]["kv_tokens"]
+    extra["preprocessing"] = {**bounds, **extra.get("preprocessing", {})}
     stages = [replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})}) for s in stages]
     elsewhere = thinker not in ("", "local")
     info = _info(name, Path(folder).name, voices, speech, bool(transcriber), elsewhere, tokens)
@@ -114,6 +119,8 @@ def _info(
     made = ("text", *(("audio",) if speech else ()), *(("transcript",) if hears else ()))
     terminals: dict[Task, tuple[str, ...]] = {"chat": made}
     inputs: dict[Task, tuple[str, ...]] = {"chat": ("text",) if elsewhere else ("text", "audio", "image", "video")}
+    if speech:
+        terminals["speech"], inputs["speech"] = ("audio",), ("text",)
     if hears:
         terminals["transcription"], inputs["transcription"] = ("transcript",), ("audio",)
     return PipelineInfo(
@@ -123,7 +130,7 @@ def _info(
         terminals=terminals,
         inputs=inputs,
         voices=voices,
-        languages=("en", "zh", "fr", "de", "ru", "it", "es", "pt", "ja", "ko") if speech else (),
+        languages=params.LANGUAGES if speech else (),
         early_responses=True,
         context_tokens=tokens,
         notes=(
@@ -154,7 +161,9 @@ def speakers(folder: str) -> tuple[str, ...]:
 
 
 def entry_route(request: Request) -> tuple[str, ...]:
-    """The encoders that this request brings something for, and the aggregate."""
+    """The encoders that this request brings something for, and the aggregate; the talker, for a text that is only spoken."""
+    if request.body.task == "speech":
+        return ("talker_ar",)
     route = ["mm_aggregate"]
     if brings_audio(request.body):
         route.append("audio_encoder")
@@ -185,6 +194,7 @@ def _stages(speech: bool, hears: bool) -> list[StageConfig]:
             name="preprocessing",
             factory=f"{_HERE}.preprocessing:Preprocessing",
             next=("audio_encoder", "image_encoder", "mm_aggregate", *(("transcriber",) if hears else ())),
+            stream_to=("talker_ar",) if speech else (),
             route_fn=hearing_route if hears else entry_route,
             project_payload={
                 "audio_encoder": payloads.speech_only,
@@ -192,6 +202,7 @@ def _stages(speech: bool, hears: bool) -> list[StageConfig]:
                 "mm_aggregate": payloads.without_media,
                 **({"transcriber": payloads.clips_only} if hears else {}),
             },
+            credits=TEXT_CREDITS,
             max_open=MAX_OPEN,
         ),
         StageConfig(name="audio_encoder", factory=f"{_HERE}.encoders:AudioEncoder", next=("mm_aggregate",), **common),
@@ -213,8 +224,8 @@ def _stages(speech: bool, hears: bool) -> list[StageConfig]:
             StageConfig(
                 name="talker_ar",
                 factory=f"{_HERE}.talker:Talker",
+                # It opens with the first token, of the one or the other that streams to it: never both in one request.
                 stream_to=("code2wav",),
-                start_on={"thinker": 1},
                 credits=32,
                 **common,
             ),

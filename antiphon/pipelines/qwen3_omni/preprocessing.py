@@ -1,4 +1,5 @@
-"""Preprocessing, the entry: fetch what is named by URL, decode within the budget, write the prompt.
+"""Preprocessing, the entry: fetch what is named by URL, decode within the budget, write the prompt. A text that is only to
+be spoken goes to the Talker from here.
 
 It waits on the network and works in threads, so it is the asynchronous kind of stage: nobody waits for another's video.
 """
@@ -24,9 +25,10 @@ from antiphon.pipelines.qwen3_omni.media import audio, pictures, video
 from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
 from antiphon.pipelines.qwen3_omni.media.fetch import UrlPolicy, fetch
 from antiphon.pipelines.qwen3_omni.memo import Memo
-from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, stage_params
+from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, TALKER_KV_TOKENS, stage_params
 from antiphon.pipelines.qwen3_omni.payloads import Patches, Prepared, Speech
 from antiphon.pipelines.qwen3_omni.prompt import PromptWriter, media_parts
+from antiphon.pipelines.qwen3_omni.spoken_text import SpokenText
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, ImagePart, Part, VideoPart
 from antiphon.pipelines.stage import AsyncStage, Chunk, Output, Request
 
@@ -35,6 +37,8 @@ VIDEO_PLACES = 24_000
 """Places of the prompt that one video may take where a request sets no ``total_pixels``: it must fit into the context. (The
 published sampler allows 115,200, for a context of 128,000.)"""
 THREADS = 2
+HANDFUL = 8
+"""Tokens of a spoken text in a row."""
 T = TypeVar("T")
 
 
@@ -68,7 +72,8 @@ class Decoding:
 
 class Preprocessing(AsyncStage):
     """``folder``: the checkpoint. ``budget``: fields of ``Budget``; ``urls``: fields of ``UrlPolicy``; ``context``: tokens of
-    prompt and answer that the thinker takes."""
+    prompt and answer that the thinker takes; ``speech_turn``: the user's turn before a text that is only spoken;
+    ``talker_kv_tokens``: rows of the talker's cache."""
 
     def __init__(
         self,
@@ -79,12 +84,15 @@ class Preprocessing(AsyncStage):
         cache_bytes: int = CACHE_BYTES,
         video_places: int = VIDEO_PLACES,
         context: int = CONTEXT_TOKENS,
+        speech_turn: str = "",
+        talker_kv_tokens: int = TALKER_KV_TOKENS,
     ) -> None:
         config = model.read_config(folder)
         self.context = min(context, config.thinker_config.text_config.max_position_embeddings)
         self.budget = Budget(**{"places": self.context, **(budget or {})})
         self.policy = UrlPolicy(**urls or {})
         self.writer = PromptWriter(config, read_tokenizer(folder))
+        self.spoken = SpokenText(config, self.writer, turn=speech_turn, kv_tokens=talker_kv_tokens)
         self.patcher = pictures.Patcher(folder)
         self.extractor = WhisperFeatureExtractor.from_pretrained(folder)
         self.sampling = Sampling(total_pixels=video_places * self.patcher.factor**2)
@@ -93,7 +101,14 @@ class Preprocessing(AsyncStage):
         self._running: dict[str, Decoding] = {}
 
     async def run(self, request: Request, inputs: GenerateRequest, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
-        yield Output(await self.prepare(inputs, "transcript" in request.terminals), result=True)
+        if inputs.task != "speech":
+            yield Output(await self.prepare(inputs, "transcript" in request.terminals), result=True)
+            return
+        for n, piece in enumerate(self.spoken.pieces(inputs), 1):
+            yield Output(piece)
+            if n % HANDFUL == 0:  # there is credit for a whole text, and others on this lane
+                await asyncio.sleep(0)
+        yield Output(result=True)
 
     async def prepare(self, request: GenerateRequest, transcript: bool = False) -> Prepared:
         """``transcript``: also what a transcriber reads. Raises Refused naming the item and the limit."""

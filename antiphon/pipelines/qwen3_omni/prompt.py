@@ -41,6 +41,10 @@ class PromptWriter:
         """The template's ids, one placeholder an item."""
         return self._text.ids(messages, tools)
 
+    def spoken(self, text: str) -> list[int]:
+        """The ids of a text that is said as it stands."""
+        return self._text.spoken(text)
+
     def expand(
         self,
         ids: Sequence[int],

@@ -14,7 +14,14 @@ from antiphon.pipelines.qwen3_omni.media.fetch import UrlPolicy
 
 _ON_DEVICE: Mapping[str, Any] = {"device": str, "dtype": str}
 _TYPES: Mapping[str, Mapping[str, Any]] = {
-    "preprocessing": {"budget": Budget, "urls": UrlPolicy, "cache_bytes": int, "video_places": int, "context": int},
+    "preprocessing": {
+        "budget": Budget,
+        "urls": UrlPolicy,
+        "cache_bytes": int,
+        "video_places": int,
+        "context": int,
+        "speech_turn": str,
+    },
     "audio_encoder": {**_ON_DEVICE, "cache_bytes": int},
     "image_encoder": {**_ON_DEVICE, "cache_bytes": int},
     "mm_aggregate": {},

@@ -18,13 +18,14 @@ from antiphon.pipelines.engines.torch.decoder import RowDecoder, kv_bytes
 from antiphon.pipelines.engines.torch.paged import PAGE, Row
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
-from antiphon.pipelines.errors import PipelineError, Refused
+from antiphon.pipelines.errors import PipelineError, Refused, StageFailed
 from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.code_predictor import residual_codes
 from antiphon.pipelines.qwen3_omni.params import (
     CHUNK_FRAMES,
     FIRST_CHUNK_FRAMES,
+    TALKER_KV_TOKENS,
     Chunking,
     chunking,
     in_order,
@@ -45,13 +46,14 @@ SPECIAL_IDS = 1024
 
 
 class Task:
-    """One answer's speech. ``text``: tokens not spoken yet; ``over``: the Thinker has ended."""
+    """One answer's speech. ``text``: tokens not spoken yet; ``over``: the Thinker has ended; ``whole``: half of it is none."""
 
-    def __init__(self, voice: str, sampler: Sampler, limit: int, chunks: Chunking | None = None) -> None:
+    def __init__(self, voice: str, sampler: Sampler, limit: int, chunks: Chunking | None = None, whole: bool = False) -> None:
         self.voice = voice
         self.sampler = sampler
         self.limit = limit
         self.chunks = chunks
+        self.whole = whole
         self.began = self.stepped = 0.0
         """When it made its first frame, and its last."""
         self.text: deque[int] = deque()
@@ -100,7 +102,7 @@ class Talker(Stage[Task]):
         *,
         device: str = "cpu",
         dtype: str = "",
-        kv_tokens: int = 98304,
+        kv_tokens: int = TALKER_KV_TOKENS,
         prefill_slice: int = 512,
     ) -> None:
         self.place = Place.of(device, dtype)
@@ -134,7 +136,8 @@ class Talker(Stage[Task]):
         params = talker_params(request.body)
         voice = speaker(request.body, self.voices)
         sampler = Sampler(params.sampling, self.talker.vocab_size, self.place.device)
-        task = Task(voice, sampler, params.max_frames, chunking(request.body, FIRST_CHUNK_FRAMES, CHUNK_FRAMES))
+        whole = request.body.task == "speech" and not params.cut
+        task = Task(voice, sampler, params.max_frames, chunking(request.body, FIRST_CHUNK_FRAMES, CHUNK_FRAMES), whole)
         self._open.add(task)
         return task
 
@@ -245,7 +248,9 @@ class Talker(Stage[Task]):
         going: list[int] = []
         for i, (task, code) in enumerate(zip(tasks, first, strict=True)):
             task.chosen += 1
-            if code == self.end or task.chosen == task.limit:
+            if task.whole and code != self.end and task.chosen == task.limit:
+                emit.failure(task, StageFailed("talker_ar", f"the text takes more than {task.frames} frames of 80 ms to speak"))
+            elif code == self.end or task.chosen == task.limit:
                 reason: Literal["stop", "length"] = "stop" if code == self.end else "length"
                 emit.result(task, Spoken(task.frames, reason))
             else:

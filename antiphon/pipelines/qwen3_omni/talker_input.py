@@ -21,6 +21,8 @@ from antiphon.pipelines.qwen3_omni.positions import Positions
 
 OPENING = 9
 """Rows that open the answer."""
+ROLE = 3
+"""Of them the assistant's role, which is the end of the prompt."""
 
 
 class TalkerInput:
@@ -56,7 +58,7 @@ class TalkerInput:
             if ids[start + 1] == config.user_token_id:
                 user[start:end] = True
         start, end = segments[-1]
-        if ids[start + 1] != config.assistant_token_id or end - start != 3:
+        if ids[start + 1] != config.assistant_token_id or end - start != ROLE:
             raise StageFailed("talker_ar", "the prompt does not end where the assistant's answer begins")
         rows = torch.cat([self._user(prompt, user), self._opening(ids[start:end].tolist(), first, speaker)])
         heard = np.concatenate([ids[user], np.full(OPENING, config.tts_pad_token_id)])
