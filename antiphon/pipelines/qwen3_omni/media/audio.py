@@ -14,8 +14,6 @@ from antiphon.pipelines.qwen3_omni.payloads import Floats, Speech
 from antiphon.pipelines.requests import PCM_F32_16K
 
 RATE = 16_000
-SHORTEST = RATE // 10
-"""Samples below which silence is added: the spectrogram needs more than one window."""
 
 
 def read_samples(data: bytes, format: str, budget: Budget, what: str) -> Floats:
@@ -49,8 +47,9 @@ def sound_track(data: bytes, budget: Budget, what: str) -> Floats | None:
 
 def log_mel(samples: Floats, extractor: Any, key: str) -> Speech:
     """``extractor``: a WhisperFeatureExtractor. Each audio is its own batch, so none depends on its neighbours."""
-    if len(samples) < SHORTEST:
-        samples = np.pad(samples, (0, SHORTEST - len(samples)))
+    # The spectrogram mirrors half a window at each end: what is shorter is filled up with silence, what is not stays as it is.
+    if (missing := extractor.n_fft // 2 + 1 - len(samples)) > 0:
+        samples = np.pad(samples, (0, missing))
     made = extractor(
         [samples], sampling_rate=RATE, padding=True, truncation=False, return_attention_mask=True, return_tensors="np"
     )

@@ -92,7 +92,7 @@ class Patcher:
         most = max(min(VIDEO_MAX_PIXELS * unit, total / frames * TEMPORAL), int(least * 1.05))
         if sampling.max_pixels is not None:
             most = max(min(sampling.max_pixels, most), least)
-        return fitted(width, height, self.factor, least, int(most))
+        return fitted(width, height, self.factor, least, int(most), floor=self.factor)
 
     def video(self, frames: Sequence[Image.Image], key: str) -> Patches:
         """Frames already at their size, an even number of them."""
@@ -113,12 +113,13 @@ class Patcher:
         return np.ascontiguousarray(flat, dtype=np.float32), grid
 
 
-def fitted(width: int, height: int, factor: int, least: int, most: int) -> tuple[int, int]:
+def fitted(width: int, height: int, factor: int, least: int, most: int, *, floor: int = 0) -> tuple[int, int]:
     """(width, height), multiples of ``factor`` near the picture's shape, with ``least`` to ``most`` pixels.
 
-    The rule is the family's ``smart_resize``.
+    The rule is the family's ``smart_resize``. Its two writings differ at a side that rounds to nothing: transformers' image
+    processor sizes such a picture up to ``least``, the video sampler takes that side as ``floor``.
     """
-    w, h = (max(factor, round(side / factor) * factor) for side in (width, height))
+    w, h = (max(floor, round(side / factor) * factor) for side in (width, height))
     if w * h > most:
         scale = math.sqrt(width * height / most)
         w, h = (max(factor, math.floor(side / scale / factor) * factor) for side in (width, height))
