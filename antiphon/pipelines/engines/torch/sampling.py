@@ -13,10 +13,14 @@ import torch
 
 from antiphon.pipelines.errors import Refused
 
+COLD = 1e-5
+"""Below this temperature scores divided by it leave float32, and no probabilities are left to draw from: it is greedy."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """``temperature`` 0 is greedy. ``top_k`` 0 and ``top_p`` 1 do not restrict. ``seed`` None: not repeatable."""
+    """``temperature`` 0, or below ``COLD``, is greedy. ``top_k`` 0 and ``top_p`` 1 do not restrict. ``seed`` None: not
+    repeatable."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -57,7 +61,7 @@ class Sampler:
 
     @property
     def greedy(self) -> bool:
-        return self.sampling.temperature == 0
+        return self.sampling.temperature < COLD
 
     @property
     def generator(self) -> torch.Generator:
