@@ -5,19 +5,35 @@ from __future__ import annotations
 import io
 import json
 import math
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image
 
 from antiphon.pipelines.errors import Refused, WeightError
 from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
 from antiphon.pipelines.qwen3_omni.payloads import Floats, Patches
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+BROKEN = (
+    *(ArithmeticError, AttributeError, EOFError, LookupError, OSError),
+    *(RuntimeError, SyntaxError, TypeError, ValueError, struct.error),
+)
+"""What Pillow raises on a damaged file: each format's reader has its own way, and none promises one exception."""
+_UPRIGHT: dict[object, Image.Transpose] = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""EXIF's orientation -> what turns such a picture upright."""
 MAX_ASPECT = 200
 TEMPORAL = 2
 """Frames in one step of the time axis."""
@@ -37,11 +53,22 @@ def open_image(data: bytes, budget: Budget, what: str) -> Image.Image:
         if width * height > budget.image_pixels:
             raise _refused(what, f"is {width} x {height} pixels; the limit is {budget.image_pixels} in all")
         check_shape(width, height, what)
-        return ImageOps.exif_transpose(image).convert("RGB")
+        image.load()
+        turn = _turn(image)
+        seen = image.convert("RGB")
+        return seen if turn is None else seen.transpose(turn)
     except Image.DecompressionBombError as error:  # Pillow's own bound, far above ours
         raise _refused(what, f"has more pixels than the limit of {budget.image_pixels}") from error
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+    except BROKEN as error:
         raise _refused(what, f"is no readable image ({', '.join(FORMATS)})") from error
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """A picture whose EXIF is damaged stands as it was stored."""
+    try:
+        return _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation))
+    except BROKEN:
+        return None
 
 
 def check_shape(width: int, height: int, what: str) -> None:
@@ -102,15 +129,20 @@ class Patcher:
     def patches(self, frames: Sequence[Image.Image]) -> tuple[Floats, tuple[int, int, int]]:
         """[time * rows * columns, channels * 2 * patch * patch], in blocks of merge x merge patches, and the grid."""
         p, m = self.patch, self.merge
-        stacked = np.stack([np.asarray(frame, np.float32) for frame in frames])
-        normal = ((stacked * np.float32(1 / 255)) - self.mean) / self.std
-        count, height, width, channels = normal.shape
-        grid = (count // TEMPORAL, height // p, width // p)
-        cut = normal.reshape(grid[0], TEMPORAL, grid[1] // m, m, p, grid[2] // m, m, p, channels)
+        width, height = frames[0].size
+        grid = (len(frames) // TEMPORAL, height // p, width // p)
+        channels = len(self.mean)
+        flat = np.empty((math.prod(grid), channels * TEMPORAL * p * p), np.float32)
         # time, block row, block column, row in block, column in block | channel, frame, y, x
-        ordered = cut.transpose(0, 2, 5, 3, 6, 8, 1, 4, 7)
-        flat = ordered.reshape(math.prod(grid), channels * TEMPORAL * p * p)
-        return np.ascontiguousarray(flat, dtype=np.float32), grid
+        ordered = flat.reshape(grid[0], grid[1] // m, grid[2] // m, m, m, channels, TEMPORAL, p, p)
+        for number, frame in enumerate(frames):  # one by one: all of them as floats would be as much again
+            normal = np.array(frame, np.float32)
+            normal *= np.float32(1 / 255)
+            normal -= self.mean
+            normal /= self.std
+            cut = normal.reshape(grid[1] // m, m, p, grid[2] // m, m, p, channels)
+            ordered[number // TEMPORAL, :, :, :, :, :, number % TEMPORAL] = cut.transpose(0, 3, 1, 4, 6, 2, 5)
+        return flat, grid
 
 
 def fitted(width: int, height: int, factor: int, least: int, most: int, *, floor: int = 0) -> tuple[int, int]:

@@ -45,24 +45,26 @@ def read_frames(
         raise _refused(what, f"has {len(data)} bytes; the limit is {budget.video_bytes}")
     with _opened(data, what) as container:
         stream = container.streams.video[0]
+        if stream.codec_context is None:
+            raise _refused(what, "is coded in a way that is not known here")
         width, height = stream.codec_context.width, stream.codec_context.height
         if not width or not height:
-            raise _refused(what, "holds no frame that can be decoded")
+            raise _no_frame(what, budget)
         if width * height > budget.video_frame_pixels:
             raise _refused(what, f"is {width} x {height} pixels a frame; the limit is {budget.video_frame_pixels} in all")
         check_shape(width, height, what)
         total, fps = _count(container, stream, budget, what)
     indices = sampled(total, fps, sampling)
-    with _opened(data, what) as container:
+    with _decoding(data, what, budget) as container:
         turns = _quarter_turns(container)
     if turns % 2:
         width, height = height, width
     size = patcher.video_size(width, height, len(indices), sampling)
     budget.check_places(patcher.places(size, len(indices) // TEMPORAL), what)
-    with _opened(data, what) as container:
+    with _decoding(data, what, budget) as container:
         frames = [to_image(np.rot90(array, turns), size) for array in _pick(container, indices, stop)]
     if not frames:
-        raise _refused(what, "holds no frame that can be decoded")
+        raise _no_frame(what, budget)
     frames += [frames[-1]] * (len(indices) - len(frames))  # a file that breaks off: its last picture stands
     seconds = total / fps
     return Film(tuple(frames), TEMPORAL * seconds / len(indices))
@@ -94,7 +96,7 @@ def _count(container: Any, stream: Any, budget: Budget, what: str) -> tuple[int,
         if last - first > budget.video_seconds:
             raise _refused(what, f"is longer than the limit of {budget.video_seconds:g} seconds")
     if not total:
-        raise _refused(what, "holds no frame that can be decoded")
+        raise _no_frame(what, budget)
     rate = float(stream.average_rate or 0)
     if not rate and total > 1 and last > first:
         rate = (total - 1) / (last - first)
@@ -130,6 +132,15 @@ def _pick(container: Any, indices: list[int], stop: Callable[[], bool]) -> Itera
 
 
 @contextmanager
+def _decoding(data: bytes, what: str, budget: Budget) -> Iterator[Any]:
+    """Opened to be decoded: a frame larger than the file's header says, and than the limit, is damage to the decoder."""
+    with _opened(data, what) as container:
+        most = budget.video_frame_pixels * 5 // 4  # frames are coded in whole blocks, the container tells their own size
+        container.streams.video[0].codec_context.options = {"max_pixels": str(most)}
+        yield container
+
+
+@contextmanager
 def _opened(data: bytes, what: str) -> Iterator[Any]:
     try:
         import av
@@ -149,6 +160,10 @@ def _opened(data: bytes, what: str) -> Iterator[Any]:
             yield container
     except (av.error.FFmpegError, ValueError) as error:
         raise _refused(what, "cannot be decoded: it is damaged or not what its header says") from error
+
+
+def _no_frame(what: str, budget: Budget) -> Refused:
+    return _refused(what, f"holds no frame that can be decoded; the limit is {budget.video_frame_pixels} pixels a frame")
 
 
 def _refused(what: str, why: str) -> Refused:
