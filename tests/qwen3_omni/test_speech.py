@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,35 +56,29 @@ SPEECHES = {
 }
 
 
-def forced(oracle: Oracle, speech: Speech, tokens: list[int] | None = None, turn: str = "") -> Answer:
+_HELD: dict[tuple[Speech, tuple[int, ...], str], Answer] = {}
+
+
+def forced(oracle: Oracle, speech: Speech, tokens: Sequence[int] = (), turn: str = "") -> Answer:
     """transformers' ``generate()`` after one user's turn, its thinker allowed no other token than the text's."""
-    inputs = oracle.text([{"role": "user", "content": turn}])
-    begun = inputs["input_ids"].shape[1]
-    said = [*(oracle.tok(speech.text)["input_ids"] if tokens is None else tokens), oracle.model.config.im_end_token_id]
-    answer = oracle.answer(
-        inputs,
-        tokens=len(said),
-        frames=speech.frames or 80,
-        seed=speech.seed,
-        speaker=speech.voice,
-        thinker_prefix_allowed_tokens_fn=lambda _, ids: [said[len(ids) - begun]],
-    )
-    assert answer.tokens == said
-    assert answer.gap > LEAST_GAP or speech.seed is not None
-    assert speech.frames or len(answer.codes) < 79, "it did not end by itself"
-    return answer
-
-
-@pytest.fixture(scope="session")
-def spoken(oracle: Oracle) -> Callable[[str], Answer]:
-    held: dict[str, Answer] = {}
-
-    def answer(name: str) -> Answer:
-        if name not in held:
-            held[name] = forced(oracle, SPEECHES[name])
-        return held[name]
-
-    return answer
+    said = (*(tokens or oracle.tok(speech.text)["input_ids"]), oracle.model.config.im_end_token_id)
+    asked = (speech, said, turn)
+    if asked not in _HELD:
+        inputs = oracle.text([{"role": "user", "content": turn}])
+        begun = inputs["input_ids"].shape[1]
+        answer = oracle.answer(
+            inputs,
+            tokens=len(said),
+            frames=speech.frames or 80,
+            seed=speech.seed,
+            speaker=speech.voice,
+            thinker_prefix_allowed_tokens_fn=lambda _, ids: [said[len(ids) - begun]],
+        )
+        assert answer.tokens == list(said)
+        assert answer.gap > LEAST_GAP or speech.seed is not None
+        assert speech.frames or len(answer.codes) < 79, "it did not end by itself"
+        _HELD[asked] = answer
+    return _HELD[asked]
 
 
 async def _nothing() -> AsyncIterator[Chunk]:
@@ -133,32 +127,32 @@ def run(bench: Bench, *bodies: GenerateRequest, abort: dict[str, int] | None = N
 
 
 @pytest.mark.parametrize("name", list(SPEECHES))
-def test_equals_the_reference(name: str, bench: Bench, spoken: Expected) -> None:
+def test_equals_the_reference(name: str, bench: Bench, oracle: Oracle) -> None:
     made = run(bench, SPEECHES[name].request())["s"]
-    assert_equal(made, spoken(name))
+    assert_equal(made, forced(oracle, SPEECHES[name]))
     assert made.spoken is not None and made.spoken.reason == ("length" if SPEECHES[name].frames else "stop")
     # All of the text has been said when the audio ends, counted in the request's own characters.
     assert (made.marks[-1].sample, made.marks[-1].text_offset) == (len(made.wave), len(SPEECHES[name].text))
     assert made.marks == sorted(made.marks, key=lambda mark: (mark.sample, mark.text_offset))
 
 
-def test_beside_chats_and_an_aborted_speech(bench: Bench, spoken: Expected, expected: Expected, ask: Ask) -> None:
+def test_beside_chats_and_an_aborted_speech(bench: Bench, oracle: Oracle, expected: Expected, ask: Ask) -> None:
     speeches = ["cut", "seeded", "natural end"]
     bodies = [SPEECHES[name].request(name) for name in speeches]
     leaving = SPEECHES["natural end, longer"].request("leaving")
     made = run(bench, bodies[0], ask("text"), leaving, *bodies[1:], ask("sampled"), abort={"leaving": 5})
     for name in speeches:
-        assert_equal(made[name], spoken(name))
+        assert_equal(made[name], forced(oracle, SPEECHES[name]))
     for name in ("text", "sampled"):
         assert_equal(made[name], expected(name))
     assert made["leaving"].aborted and not bench.talker.decoder.cache.promised
 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 1), (2, 10), (3, 25)])
-def test_any_chunk_sizes(first: int, then: int, bench: Bench, spoken: Expected) -> None:
+def test_any_chunk_sizes(first: int, then: int, bench: Bench, oracle: Oracle) -> None:
     sizes = {"first_chunk_frames": first, "chunk_frames": then}
     made = run(bench, SPEECHES["natural end, longer"].request(code2wav=sizes))["s"]
-    assert_equal(made, spoken("natural end, longer"))
+    assert_equal(made, forced(oracle, SPEECHES["natural end, longer"]))
     assert [len(p) for p in made.pieces[:2]] == [SAMPLES_PER_FRAME * first - UNFINISHED, SAMPLES_PER_FRAME * then]
 
 
@@ -233,7 +227,7 @@ def test_a_speech_that_runs_out_of_frames_is_no_whole_one(bench: Bench, monkeypa
     for task in tasks:
         bench.talker.close(task, "failed")
     (failed,) = sink.failures
-    assert failed[0] is tasks[0] and "the text takes more than 11 frames of 80 ms to speak" in str(failed[1])
+    assert failed[0] is tasks[0] and "takes more than the 11 frames of 80 ms that this voice speaks" in str(failed[1])
     assert [(task, data.reason) for task, data in sink.results] == [(tasks[1], "length")]
 
 

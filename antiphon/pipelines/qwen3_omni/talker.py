@@ -18,7 +18,7 @@ from antiphon.pipelines.engines.torch.decoder import RowDecoder, kv_bytes
 from antiphon.pipelines.engines.torch.paged import PAGE, Row
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
-from antiphon.pipelines.errors import PipelineError, Refused, StageFailed
+from antiphon.pipelines.errors import PipelineError, Refused
 from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.code_predictor import residual_codes
@@ -249,7 +249,8 @@ class Talker(Stage[Task]):
         for i, (task, code) in enumerate(zip(tasks, first, strict=True)):
             task.chosen += 1
             if task.whole and code != self.end and task.chosen == task.limit:
-                emit.failure(task, StageFailed("talker_ar", f"the text takes more than {task.frames} frames of 80 ms to speak"))
+                said = f"the text takes more than the {task.frames} frames of 80 ms that this voice speaks in one go"
+                emit.failure(task, Refused(said, code="string_above_max_length", param="input"))
             elif code == self.end or task.chosen == task.limit:
                 reason: Literal["stop", "length"] = "stop" if code == self.end else "length"
                 emit.result(task, Spoken(task.frames, reason))
