@@ -11,6 +11,7 @@ import asyncio
 import base64
 import binascii
 import ipaddress
+import logging
 import socket
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,10 @@ from urllib.parse import unquote_to_bytes
 import httpx
 
 from antiphon.pipelines.errors import Refused
+
+for _talker in ("httpx", "httpcore"):
+    # They log every address, with the keys and names in it: those are the user's, and no log's.
+    logging.getLogger(_talker).setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,8 @@ async def _checked(url: httpx.URL, policy: UrlPolicy, what: str) -> str:
     if not url.host:
         raise _refused(what, "its URL names no host")
     port = url.port or (443 if url.scheme == "https" else 80)
+    if port > 65_535:
+        raise _refused(what, f"its URL names port {port}, and there is none")
     try:
         found: list[Any] = await asyncio.get_running_loop().getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
     except OSError:
