@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Collection
 from typing import Any
@@ -44,12 +45,11 @@ class Guides:
     def _read(self) -> Any:
         try:
             import llguidance
-            import llguidance.hf
         except ImportError as error:
             raise ConfigError("answers by a schema need llguidance: pip install 'antiphon[omni]'") from error
         with self._building:
             if self._tokenizer is None:
-                self._tokenizer = llguidance.hf.from_tokenizer(self._hf, eos_token=self._ends)
+                self._tokenizer = llguidance.LLTokenizer(_letters_only(self._hf), eos_token=self._ends)
         return lambda grammar: llguidance.LLMatcher(self._tokenizer, grammar, log_level=0)
 
 
@@ -79,6 +79,18 @@ class Guide:
     def _refused(self, what: str) -> Refused:
         reason = _reason(self._matcher.get_error())
         return Refused(f"{self._param}: {what}: {reason}", code="invalid_schema", param=self._param)
+
+
+def _letters_only(tokenizer: Any) -> str:
+    """The tokenizer's JSON with every added token under a name that no JSON holds.
+
+    Where a grammar leaves one way to go on, llguidance reads the letters to come as the tokenizer would: those of a control
+    token in a schema (a key "<|im_end|>") as that token, which ends the answer or which its own parser then refuses.
+    """
+    held = json.loads(tokenizer.backend_tokenizer.to_str())
+    for token in held["added_tokens"]:
+        token |= {"content": f"\0{token['id']}", "special": True}
+    return json.dumps({**held, "padding": None, "truncation": None})
 
 
 def _reason(error: str) -> str:
