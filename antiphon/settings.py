@@ -43,7 +43,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     model: str = ""
     """A checkpoint folder, for pipelines that take one."""
     preset: str = ""
-    """Where the stages of a checkpoint run; empty: on the CPU."""
+    """Where the stages of a checkpoint run; empty: on the GPUs that are here, else on the CPU."""
     thinker: str = "local"
     """"local", "weight:NAME", "gguf:PATH", "hf:REPO/FILE", or "openai:URL#MODEL"."""
     transcriber: str = "local"

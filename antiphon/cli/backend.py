@@ -28,6 +28,9 @@ EXTRAS = {
     "qwen3_omni": ("torch", "transformers"),
 }
 
+GPU_DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""Device files of NVIDIA's driver, of AMD's, and of either inside WSL."""
+
 
 def require_extra(pipeline: str) -> None:
     """Raises ConfigError with the command that mends it when the pipeline's extra is not installed."""
@@ -106,11 +109,24 @@ def _qwen(settings: ServerSettings) -> PipelineSpec:
         "transcriber": settings.transcriber,
         "stage_args": settings.stage,
     }
-    if settings.preset:
-        args["preset"] = settings.preset
+    placed = settings.preset or ("" if any("device" in own for own in settings.stage.values()) else usual_preset())
+    if placed:
+        args["preset"] = placed
     if settings.transcriber == "local":
         require_extra("local")
     return _cut("antiphon.pipelines.qwen3_omni.pipeline:build", args, settings)
+
+
+def usual_preset() -> str:
+    """Where a checkpoint runs when nobody says so: on the GPUs that are here, else on the CPU.
+
+    torch, which takes a second to import, is asked only where a driver is.
+    """
+    if not any(os.path.exists(driver) for driver in GPU_DRIVERS):
+        return "cpu"
+    import torch
+
+    return {0: "cpu", 1: "one_gpu"}.get(torch.cuda.device_count(), "two_gpus")
 
 
 def _cut(builder: str, args: dict[str, Any], settings: ServerSettings) -> PipelineSpec:

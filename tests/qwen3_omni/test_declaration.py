@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from antiphon import settings
 from antiphon.cli import backend
@@ -101,3 +102,25 @@ def test_the_settings_reach_the_stages(folder: str, tmp_path: Path) -> None:
     assert stages["thinker"].factory_args["context"] == 100
     with pytest.raises(ConfigError, match="checkpoint folder"):
         backend.declare(settings.ServerSettings(stage={"thinker": {}}))
+
+
+@pytest.mark.parametrize(("count", "devices"), [(0, ("cpu", "cpu")), (1, ("cuda:0", "cuda:0")), (8, ("cuda:0", "cuda:1"))])
+def test_a_checkpoint_runs_where_the_gpus_are(
+    count: int, devices: tuple[str, str], folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless told otherwise, by a preset or by a stage's own device."""
+    driver = tmp_path / "driver"
+    driver.touch()
+    monkeypatch.setattr(backend, "GPU_DRIVERS", (str(driver),))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    def places(**more: Any) -> tuple[str, str]:
+        asked = settings.ServerSettings(model=folder, transcriber="", **more)
+        stages = backend.declare(asked).build().stages
+        return stages["thinker"].factory_args["device"], stages["talker_ar"].factory_args["device"]
+
+    assert places() == devices
+    assert places(preset="cpu") == ("cpu", "cpu")
+    assert places(stage={"talker_ar": {"device": "cpu"}}) == ("cpu", "cpu")
+    driver.unlink()
+    assert places() == ("cpu", "cpu")
