@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from antiphon.pipelines.errors import Refused
@@ -30,6 +31,8 @@ class PromptWriter:
     def __init__(self, config: Any, tokenizer: Any) -> None:
         thinker = config.thinker_config
         self._text = ChatText(tokenizer)
+        self._most_tokens: int = thinker.text_config.max_position_embeddings
+        self._longest = max(map(len, tokenizer.get_vocab()))
         self._media = {"audio": thinker.audio_token_id, "image": thinker.image_token_id, "video": thinker.video_token_id}
         self._audio_start = thinker.audio_start_token_id
         self._audio_end = tokenizer.convert_tokens_to_ids("<|audio_end|>")
@@ -38,7 +41,15 @@ class PromptWriter:
         self._positions_per_second = thinker.position_id_per_seconds
 
     def ids(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        """The template's ids, one placeholder an item."""
+        """The template's ids, one placeholder an item. Raises Refused, before any of it is read, for what cannot fit."""
+        # A turn is a token at least, and none is longer than the longest of the vocabulary.
+        least = len(messages) + _written(messages, tools) // self._longest
+        if least >= self._most_tokens:
+            raise Refused(
+                f"the prompt is at least {least} tokens long; this model's context is {self._most_tokens}",
+                code="context_length_exceeded",
+                param="messages",
+            )
         return self._text.ids(messages, tools)
 
     def spoken(self, text: str) -> list[int]:
@@ -104,6 +115,14 @@ class PromptWriter:
                 places.append(self._media["audio"])
                 heard += 1
         return [self._audio_start, *places, self._audio_end]
+
+
+def _written(messages: Sequence[Message], tools: Sequence[Tool]) -> int:
+    """Characters that the prompt holds at least; arguments without their blanks, which a template may leave out."""
+    texts = (part.text for message in messages for part in message.parts if isinstance(part, TextPart))
+    calls = (len("".join(call.arguments.split())) for message in messages for call in message.calls)
+    offered = (len(tool.description) + len(msgspec.json.encode(tool.parameters)) for tool in tools)
+    return sum(map(len, texts)) + sum(calls) + sum(offered)
 
 
 def _mismatch(what: str) -> Refused:
