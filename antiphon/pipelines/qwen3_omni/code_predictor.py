@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from antiphon.pipelines.engines.torch.sampling import Sampler
+from antiphon.pipelines.engines.torch.sampling import Sampler, restricted
 
 TOP_K = 50
 TOP_P = 0.8
@@ -25,15 +25,19 @@ def residual_codes(
     cache = DynamicCache(config=predictor.config)
     x = torch.stack([hidden, first], dim=1)
     total = first
-    groups: list[list[int]] = []
+    groups: list[torch.Tensor] = []
     sampling = [(i, s) for i, s in enumerate(samplers) if not s.greedy]
     for head, embedding in zip(predictor.lm_head, predictor.model.codec_embedding, strict=True):
         state = predictor.model(inputs_embeds=x, cache=cache, use_cache=True).last_hidden_state[:, -1]
         scores = head(state).float()
         picked = scores.argmax(-1)
+        if sampling:
+            scores = restricted(scores, TOP_K, TOP_P)
         for i, sampler in sampling:
-            picked[i] = sampler.draw(scores[i], TOP_K, TOP_P, 1.0)[0]
+            picked[i] = sampler.draw(scores[i])[0]
         x = embedding(picked)[:, None]
         total = total + x[:, 0]
-        groups.append(picked.tolist())
-    return [list(codes) for codes in zip(*groups, strict=True)], total
+        groups.append(picked)
+    # Read once: on a GPU each reading waits for all that is queued.
+    codes: list[list[int]] = torch.stack(groups, 1).tolist()
+    return codes, total

@@ -84,19 +84,22 @@ class Sampler:
         penalty = self.sampling.repetition_penalty
         return torch.where(self._seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
 
-    def draw(self, scores: torch.Tensor, top_k: int, top_p: float, temperature: float) -> torch.Tensor:
-        """One id [1] from the scores [vocabulary] of this row."""
-        if temperature != 1.0:
-            scores = scores / temperature
-        if top_k:
-            least = scores.topk(min(top_k, scores.shape[-1])).values[-1]
-            scores = scores.masked_fill(scores < least, -torch.inf)
-        if top_p < 1.0:
-            ordered, order = scores.sort(descending=False)
-            removed = ordered.softmax(-1).cumsum(-1) <= 1 - top_p
-            removed[-1] = False
-            scores = scores.masked_fill(removed.scatter(0, order, removed), -torch.inf)
+    def draw(self, scores: torch.Tensor) -> torch.Tensor:
+        """One id [1] from the scores [vocabulary] of this row, as they are."""
         return torch.multinomial(scores.softmax(-1), 1, generator=self.generator)
+
+
+def restricted(scores: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
+    """Scores [..., vocabulary] with everything outside top-k, then outside top-p, at minus infinity."""
+    if top_k:
+        least = scores.topk(min(top_k, scores.shape[-1])).values[..., -1:]
+        scores = scores.masked_fill(scores < least, -torch.inf)
+    if top_p < 1.0:
+        ordered, order = scores.sort(descending=False)
+        removed = ordered.softmax(-1).cumsum(-1) <= 1 - top_p
+        removed[..., -1:] = False
+        scores = scores.masked_fill(removed.scatter(-1, order, removed), -torch.inf)
+    return scores
 
 
 def choose(
@@ -124,7 +127,8 @@ def choose(
     for i, sampler in enumerate(samplers):
         if not sampler.greedy:
             s = sampler.sampling
-            picked[i] = sampler.draw(scores[i], s.top_k, s.top_p, s.temperature)[0]
+            warm = scores[i] if s.temperature == 1.0 else scores[i] / s.temperature
+            picked[i] = sampler.draw(restricted(warm, s.top_k, s.top_p))[0]
     chosen: list[int] = picked.tolist()
     for sampler, token in zip(samplers, chosen, strict=True):
         sampler.saw((token,))
