@@ -28,7 +28,7 @@ from antiphon.pipelines.requests import (
 from antiphon.realtime.errors import NotServed
 from antiphon.realtime.rest import media_parts, voices
 from antiphon.realtime.rest.audio_answers import AudioAnswers
-from antiphon.realtime.rest.fields import convert, invalid, missing
+from antiphon.realtime.rest.fields import convert, free, invalid, missing
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 MAX_STOPS = 16
@@ -136,7 +136,7 @@ def read(body: ChatBody, info: PipelineInfo, request_id: str, answers: AudioAnsw
         parallel_tool_calls=body.parallel_tool_calls is not False,
         response_format=_response_format(body.response_format),
         voice=voice,
-        stage_params=body.stage_params or {},
+        stage_params=free(body.stage_params, "stage_params"),
     )
     options = body.stream_options
     return Chat(request, stream, bool(options and options.include_usage), audio_format)
@@ -253,7 +253,8 @@ def _tool(tool: ToolBody, n: int) -> Tool:
     if tool.type != "function":
         raise invalid(f"tools[{n}].type", f"{tool.type[:64]!r} tools are not supported, only 'function'", "unsupported_value")
     function = tool.function
-    return Tool(name=function.name, description=function.description or "", parameters=function.parameters or {})
+    parameters = free(function.parameters, f"tools[{n}].function.parameters")
+    return Tool(name=function.name, description=function.description or "", parameters=parameters)
 
 
 def _tool_choice(given: Any, tools: tuple[Tool, ...]) -> ToolChoice:
@@ -285,7 +286,7 @@ def _response_format(given: dict[str, Any] | None) -> ResponseFormat:
             schema = named.get("schema") if isinstance(named, dict) else None
             if not isinstance(schema, dict):
                 raise missing("response_format.json_schema.schema")
-            return ResponseFormat("json_schema", schema)
+            return ResponseFormat("json_schema", free(schema, "response_format.json_schema.schema"))
         case None:
             raise missing("response_format.type")
         case kind:

@@ -40,6 +40,16 @@ def convert(value: Any, shape: type[T], path: str = "") -> T:
         raise _told(str(error), path) from None
 
 
+def free(value: dict[str, Any] | None, path: str) -> dict[str, Any]:
+    """An object of the client's own shape, nothing when it is not there. Raises ``BadRequest`` for what JSON allows and no
+    message to a stage can hold."""
+    try:
+        msgspec.msgpack.encode(value)
+    except OverflowError:
+        raise invalid(path, "it holds an integer of more than 64 bits") from None
+    return value or {}
+
+
 def missing(param: str) -> BadRequest:
     return BadRequest(f"Missing required parameter: '{param}'.", code="missing_required_parameter", param=param)
 

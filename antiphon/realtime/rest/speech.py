@@ -19,7 +19,7 @@ from antiphon.pipelines.outputs import AUDIO_RATE, AudioDelta
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.realtime.rest import voices
 from antiphon.realtime.rest.endpoint import Call, route
-from antiphon.realtime.rest.fields import invalid
+from antiphon.realtime.rest.fields import free, invalid
 from antiphon.realtime.rest.off_loop import encoded
 from antiphon.realtime.rest.work import Work
 from antiphon.realtime.state import State
@@ -68,7 +68,7 @@ async def _speak(call: Call) -> Response:
         terminals=("audio",),
         text=body.input,
         voice=voice,
-        stage_params=body.stage_params or {},
+        stage_params=free(body.stage_params, "stage_params"),
     )
     work = call.work(request)
     await call.unless_gone(work.begin())
