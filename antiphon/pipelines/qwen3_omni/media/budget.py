@@ -58,7 +58,7 @@ class Sampling:
                 continue
             wrong = isinstance(value, bool) != (kind is bool) or not isinstance(value, kind)
             if wrong or not low <= value <= high:
-                raise Refused(f"{key} must be between {low:g} and {high:g}, not {value!r}", param=key)
+                raise Refused(f"{key} must be between {low:.9g} and {high:.9g}, not {repr(value)[:64]}", param=key)
         return replace(self, **{key: given[key] for key in _BOUNDS if given.get(key) is not None})
 
     @property
