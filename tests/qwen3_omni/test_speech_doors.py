@@ -83,9 +83,9 @@ async def test_speeches_that_nobody_reads_do_not_hold_up_a_chat(
     """As many as the entry has places for, each with more text than has credit further on."""
     async with Client(LocalRuntime(build(folder))) as client:
         sizes = {"first_chunk_frames": 1, "chunk_frames": 1}
-        left = [client.generate(Speech(LONG * 12, frames=400).request(f"{n}", code2wav=sizes)) for n in range(MAX_OPEN)]
+        left = [client.generate(Speech(LONG * 60, frames=900).request(f"{n}", code2wav=sizes)) for n in range(MAX_OPEN)]
         chat = ask("text", terminals=("text",))
-        got = await asyncio.wait_for(read(client.generate(chat)), 60)
+        got = await asyncio.wait_for(read(client.generate(chat)), 30)
         assert got.text == oracle.tok.decode(expected("text").tokens)
         for generation in left:
             assert not generation.ended
