@@ -153,7 +153,7 @@ class _Speech:
         barred[talker.end] = True
         first = choose(talker.talker.codec_head(self.hidden), self.samplers, barred.to(place.device))
         residual, self.carried = residual_codes(
-            talker.talker.code_predictor, self.hidden, talker.input.codec(first), self.samplers
+            talker.predictor, self.hidden, talker.input.codec(first), self.samplers
         )
         for held, code, rest in zip(self.codes, first, residual, strict=True):
             held.append([code, *rest])

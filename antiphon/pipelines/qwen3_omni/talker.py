@@ -21,7 +21,7 @@ from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
 from antiphon.pipelines.errors import PipelineError, Refused
 from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni import model
-from antiphon.pipelines.qwen3_omni.code_predictor import residual_codes
+from antiphon.pipelines.qwen3_omni.code_predictor import CodePredictor, residual_codes
 from antiphon.pipelines.qwen3_omni.params import (
     CHUNK_FRAMES,
     FIRST_CHUNK_FRAMES,
@@ -113,6 +113,7 @@ class Talker(Stage[Task]):
         need = kv_bytes(text, kv_tokens, self.place.dtype)
         net = model.load("talker", self.config, folder, self.place, need)
         self.talker, self.decoder = net.talker, RowDecoder(net.talker.model, kv_tokens, self.place)
+        self.predictor = CodePredictor(net.talker.code_predictor)
         self.input = TalkerInput(self.config, net, self.place)
         self.slice = prefill_slice
         self.context = min(kv_tokens, text.max_position_embeddings)
@@ -129,7 +130,7 @@ class Talker(Stage[Task]):
         sampler = Sampler(Sampling(), self.talker.vocab_size, self.place.device)
         with torch.inference_mode():
             output = self.decoder.forward([row], self.input.pad[None, None], torch.zeros(3, 1, 1))
-            residual_codes(self.talker.code_predictor, output.last_hidden_state[:, -1], self.input.codec([0]), [sampler])
+            residual_codes(self.predictor, output.last_hidden_state[:, -1], self.input.codec([0]), [sampler])
         self.decoder.cache.close(row)
 
     def open(self, request: Request, inputs: object) -> Task:
@@ -260,7 +261,7 @@ class Talker(Stage[Task]):
             return
         codes = [first[i] for i in going]
         residual, total = residual_codes(
-            self.talker.code_predictor, hidden[going], self.input.codec(codes), [tasks[i].sampler for i in going]
+            self.predictor, hidden[going], self.input.codec(codes), [tasks[i].sampler for i in going]
         )
         now = time.monotonic()
         for row, i in enumerate(going):
