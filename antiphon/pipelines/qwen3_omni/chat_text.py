@@ -65,17 +65,20 @@ class ChatText:
         content: list[dict[str, str]] = []
         for p, part in enumerate(message.parts):
             if isinstance(part, TextPart):
-                content.append({"type": "text", "text": self._plain(part.text)})
+                _write(content, part.text)
             elif role == "user":
                 content.append({"type": KINDS[type(part)]})
             elif isinstance(part, AudioPart) and part.transcript is not None:
-                content.append({"type": "text", "text": self._plain(part.transcript)})
+                _write(content, part.transcript)
             else:
                 raise Refused(
                     f"{name}.parts[{p}]: {KINDS[type(part)]} is only read in the user's turns",
                     code="unsupported_value",
                     param="messages",
                 )
+        for piece in content:
+            if piece["type"] == "text":
+                piece["text"] = self._plain(piece["text"])
         turn: dict[str, Any] = {"role": role, "content": content}
         if all(piece["type"] == "text" for piece in content):
             turn["content"] = "".join(piece["text"] for piece in content)
@@ -117,3 +120,11 @@ class ChatText:
         if isinstance(value, list):
             return [self._plain_json(held) for held in value]
         return value
+
+
+def _write(content: list[dict[str, str]], text: str) -> None:
+    """One more text. The template writes it straight behind the one before: two harmless halves would be a control token."""
+    if content and content[-1]["type"] == "text":
+        content[-1]["text"] += text
+    else:
+        content.append({"type": "text", "text": text})
