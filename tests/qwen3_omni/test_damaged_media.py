@@ -90,6 +90,15 @@ def test_a_frame_of_the_largest_size_is_decoded(folder: str) -> None:
         assert len(video.read_frames(film, SAMPLING, patcher, budget, "it").frames) == 4
 
 
+def test_a_film_s_work_is_bounded(folder: str) -> None:
+    """However few frames are chosen: those before them are decoded too."""
+    film, patcher = filmed(40, (500, 200)), pictures.Patcher(folder)
+    few = Sampling(video_max_frames=2, max_pixels=6144)
+    assert len(video.read_frames(film, few, patcher, Budget(video_pixels=4_000_000), "it").frames) == 2
+    with pytest.raises(Refused, match="it: has 40 frames of 500 x 200 pixels to decode; the limit is 3999999 pixels in all"):
+        video.read_frames(film, few, patcher, Budget(video_pixels=3_999_999), "it")
+
+
 UNKNOWN: dict[str, Callable[[], bytes]] = {
     "mp4": lambda: filmed(4, (64, 48)).replace(b"avc1", b"zzzz"),
     "webm": lambda: coded((64, 48), "libvpx").replace(b"V_VP8", b"V_ZZZ"),

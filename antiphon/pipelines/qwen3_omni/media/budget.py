@@ -14,6 +14,7 @@ MIB = 1 << 20
 class Budget:
     """The server's limits. Pixels are counted before resizing, seconds and bytes before decoding.
 
+    ``video_pixels``: of all frames that are decoded, chosen or not: a film's work (ten minutes of 1920 x 1080 at 60 a second).
     ``places``: of the prompt, for all media together: what cannot fit into the context is not decoded.
     """
 
@@ -26,6 +27,7 @@ class Budget:
     video_seconds: float = 600.0
     video_frame_pixels: int = 9_000_000
     video_decoded_frames: int = 40_000
+    video_pixels: int = 75_000_000_000
     places: int = 32_768
 
     def check_places(self, places: int, what: str) -> None:

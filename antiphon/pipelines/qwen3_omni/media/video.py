@@ -54,6 +54,10 @@ def read_frames(
             raise _refused(what, f"is {width} x {height} pixels a frame; the limit is {budget.video_frame_pixels} in all")
         check_shape(width, height, what)
         total, fps = _count(container, stream, budget, what)
+    if width * height * total > budget.video_pixels:
+        raise _refused(
+            what, f"has {total} frames of {width} x {height} pixels to decode; the limit is {budget.video_pixels} pixels in all"
+        )
     indices = sampled(total, fps, sampling)
     with _decoding(data, what, budget) as container:
         turns = _quarter_turns(container)
