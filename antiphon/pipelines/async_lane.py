@@ -43,16 +43,20 @@ class AsyncLane(Lane[AsyncStage]):
         super().__init__(name, exchange, clock)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._mail: deque[ToLane] = deque()
+        self._called = False
+        """A turn is on its way and has not begun to read."""
         self._stopping = asyncio.Event()
         self._chores: set[asyncio.Task[None]] = set()
 
     def put(self, message: ToLane) -> None:
         """From any thread."""
         self._mail.append(message)
-        if self.loop is not None and not self.loop.is_closed():
+        if self.loop is not None and not self.loop.is_closed() and not self._called:
+            self._called = True
             self.loop.call_soon_threadsafe(self.turn)
 
     def turn(self) -> None:
+        self._called = False  # before the mail is read: what comes later calls again
         now = self.clock()
         while self._mail:
             self.handle(self._mail.popleft(), now)
