@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
+import threading
+from typing import Any
 
 import pytest
 
@@ -27,3 +31,24 @@ async def test_addresses_reach_no_log(caplog: pytest.LogCaptureFixture) -> None:
         assert asked == ["/ok", "/gone?signature=secret"]
     for private in ("password", "secret", url):
         assert private not in caplog.text
+
+
+async def test_names_that_nobody_answers_for_hold_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than the loop has threads for everything: a thread is to be had at once."""
+    released = threading.Event()
+
+    def never(*_: Any, **__: Any) -> list[Any]:
+        released.wait(20)
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", never)
+    try:
+        policy = UrlPolicy(seconds=0.2)
+        asked = [fetch(f"http://slow{n}.example/", policy, 1000, "item") for n in range(40)]
+        for refusal in await asyncio.gather(*asked, return_exceptions=True):
+            assert isinstance(refusal, Refused)
+            assert "did not arrive within 0.2 s" in str(refusal)
+        async with asyncio.timeout(5):
+            assert await asyncio.to_thread(lambda: "decoded") == "decoded"
+    finally:
+        released.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -93,10 +94,10 @@ async def test_private_addresses_are_never_asked() -> None:
      "64:ff9b:1::808:808", "2002:7f00:1::", "fec0::1", "fe80::1%eth0", "255.255.255.255"],
 )  # fmt: skip
 async def test_what_is_private(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def resolves(self: Any, host: str, port: int, **_: Any) -> list[Any]:
+    def resolves(host: str, port: int, **_: Any) -> list[Any]:
         return [(0, 0, 0, "", ("93.184.216.34", port)), (0, 0, 0, "", (address, port))]
 
-    monkeypatch.setattr(asyncio.get_running_loop().__class__, "getaddrinfo", resolves)
+    monkeypatch.setattr(socket, "getaddrinfo", resolves)
     with pytest.raises(Refused, match="private address"):
         await fetch("http://example.org/a", UrlPolicy(), 1000, "item")
 

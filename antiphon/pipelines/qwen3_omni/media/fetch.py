@@ -13,7 +13,9 @@ import binascii
 import ipaddress
 import logging
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -24,6 +26,11 @@ from antiphon.pipelines.errors import Refused
 for _talker in ("httpx", "httpcore"):
     # They log every address, with the keys and names in it: those are the user's, and no log's.
     logging.getLogger(_talker).setLevel(logging.WARNING)
+
+
+_lookups = ThreadPoolExecutor(8)
+"""Names are looked up in threads of their own: a name whose server never answers keeps one for half a minute, and the threads
+that decode media must not be among those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,8 @@ async def _checked(url: httpx.URL, policy: UrlPolicy, what: str) -> str:
     if port > 65_535:
         raise _refused(what, f"its URL names port {port}, and there is none")
     try:
-        found: list[Any] = await asyncio.get_running_loop().getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
+        ask = partial(socket.getaddrinfo, url.host, port, type=socket.SOCK_STREAM)
+        found: list[Any] = await asyncio.get_running_loop().run_in_executor(_lookups, ask)
     except OSError:
         raise _refused(what, "its host does not resolve") from None
     addresses = [str(entry[4][0]) for entry in found]
