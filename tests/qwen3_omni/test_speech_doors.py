@@ -6,6 +6,8 @@ import asyncio
 import base64
 import io
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -108,6 +110,23 @@ async def test_in_several_processes_beside_a_chat(folder: str, ask: Ask, expecte
         assert_said(chat.pieces, expected("chelsie"))
         assert_said(longer.pieces, forced(oracle, long))
         await asyncio.wait_for(leaving.released(), 20)
+
+
+async def test_a_dead_thinker_is_not_missed(folder: str, oracle: Oracle) -> None:
+    """Neither by a speech under way nor by one that is asked for before it serves again."""
+    spec = PipelineSpec("antiphon.pipelines.qwen3_omni.pipeline:build", {"folder": folder, "preset": "cpu_apart"})
+    async with Client(ProcessRuntime(spec)) as client:
+        going = asyncio.ensure_future(read(client.generate(SPEECHES["seeded"].request("going"))))
+        await asyncio.sleep(0)
+        (mind,) = (p for name, p in client.health()["processes"].items() if name.startswith("thinker"))
+        os.kill(int(mind["place"].split()[1]), signal.SIGKILL)
+        async with asyncio.timeout(10):
+            while "thinker" not in client.health()["unavailable"]:  # noqa: ASYNC110 - health has no event
+                await asyncio.sleep(0.001)
+        asked = client.generate(SPEECHES["two tokens"].request("asked"))
+        assert "thinker" in client.health()["unavailable"]
+        assert_said((await read(asked)).pieces, forced(oracle, SPEECHES["two tokens"]))
+        assert_said((await going).pieces, forced(oracle, SPEECHES["seeded"]))
 
 
 async def test_with_a_thinker_outside(folder: str, oracle: Oracle) -> None:
