@@ -19,7 +19,7 @@ from antiphon.pipelines.runtime import LocalRuntime
 from tests.qwen3_omni.cases import AUDIO, HELLO, IMAGE, picture, tone
 from tests.qwen3_omni.driver import Bench
 from tests.qwen3_omni.oracle import Answer, Oracle
-from tests.qwen3_omni.pretend_gpu import MixedDevices, OnGpu, pretend_gpus
+from tests.qwen3_omni.pretend_gpu import READINGS, MixedDevices, OnGpu, pretend_gpus
 from tests.qwen3_omni.test_equal import TOLERANCE
 from tests.qwen3_omni.test_graph import read
 from tests.qwen3_omni.test_reuse import Conversation
@@ -86,6 +86,28 @@ def test_the_stages_on_a_device(dtype: str, folder: str, ask: Ask, expected: Exp
             assert made[name].tokens == expected(name).tokens[: TOKENS - 1]
             assert made[name].codes == expected(name).codes[:FRAMES]
             same_beginning(made[name].wave, expected(name))
+
+
+def test_a_step_reads_from_the_device_what_it_says(folder: str, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thinker its tokens, the talker first codes and residual codes, code2wav the samples."""
+    readings: dict[str, set[int]] = {}
+    with pretend_gpus():
+        bench = Bench(folder, place={"device": "cuda:0"})
+        for name in ("thinker", "talker", "code2wav"):
+            monkeypatch.setattr(
+                getattr(bench, name), "step", counted(getattr(bench, name).step, readings.setdefault(name, set()))
+            )
+        bench.run([ask("sampled", **SHORT)])
+    assert readings == {"thinker": {1}, "talker": {1, 2}, "code2wav": {1}}, "the talker's last step makes no frame"
+
+
+def counted(step: Callable[..., None], readings: set[int]) -> Callable[..., None]:
+    def run(batch: Any, emit: Any) -> None:
+        before = READINGS[0]
+        step(batch, emit)
+        readings.add(READINGS[0] - before)
+
+    return run
 
 
 @in_the_loop

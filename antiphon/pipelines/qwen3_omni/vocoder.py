@@ -90,8 +90,9 @@ class Vocoder:
     def _transform(self, voices: list[Voice], embedded: torch.Tensor) -> torch.Tensor:
         """The pre-transformer over the new frames [rows, frames, H], against what each voice has kept."""
         device, width = self._place.device, embedded.shape[1]
-        kept = torch.tensor([[[min(v.frames, self.window - 1)]] for v in voices], device=device)
-        before = int(kept.max())
+        pasts = [min(v.frames, self.window - 1) for v in voices]
+        before = max(pasts)
+        kept = torch.tensor(pasts, device=device)[:, None, None]
         query = torch.arange(width, device=device)[:, None] + before
         key = torch.arange(before + width, device=device)[None]
         # Shorter pasts are padded in front: those places hold nothing.
