@@ -87,6 +87,14 @@ class Sampling(msgspec.Struct, frozen=True):
     stop: tuple[str, ...] = ()
     repetition_penalty: float | None = None
 
+    def changed(self, over: Sampling) -> Sampling:
+        """This, with what ``over`` says."""
+        return msgspec.structs.replace(self, **over.said())
+
+    def said(self) -> dict[str, Any]:
+        """The fields that are not left to the model."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value not in (None, ())}
+
 
 class Voice(msgspec.Struct, frozen=True):
     """``name`` "default" is the first voice; ``speed`` 0.25..4; ``language`` is ISO 639-1 or "" for the voice's own."""
@@ -139,3 +147,15 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     voice: Voice = Voice()
     transcription: Transcription = Transcription()
     stage_params: dict[str, dict[str, Any]] = {}
+    stage_sampling: dict[str, Sampling] = {}
+    """Over ``sampling``, for one stage alone. (``sampling`` itself is the thinker's; its seed is everybody's.)"""
+
+    @property
+    def thinking(self) -> Sampling:
+        """How the thinker chooses its tokens."""
+        return self.sampling.changed(self.stage_sampling.get("thinker", Sampling()))
+
+    def sampling_seed(self, stage: str) -> int | None:
+        """The seed of the stage's own draws."""
+        own = self.stage_sampling.get(stage, Sampling()).seed
+        return self.sampling.seed if own is None else own

@@ -46,7 +46,8 @@ class Answer:
         self.cached = 0
         self._spoken = spoken
         self._conversation = conversation
-        self.limit = body.sampling.max_tokens if body.sampling.max_tokens is not None else DEFAULT_MAX_TOKENS
+        self._asked = body.thinking
+        self.limit = self._asked.max_tokens if self._asked.max_tokens is not None else DEFAULT_MAX_TOKENS
         self._min_p = checked_min_p(body)
         tools = self._offered()
         self._names = {t.name: t for t in tools}
@@ -84,7 +85,7 @@ class Answer:
 
     def _spec(self, rules: str = "") -> SamplerSpec:
         """What the request asks for. The repetition penalty is ours for free text only: JSON repeats itself by nature."""
-        asked = self.body.sampling
+        asked = self._asked
         penalty = asked.repetition_penalty
         return SamplerSpec(
             temperature=asked.temperature or 0.0,
@@ -118,7 +119,7 @@ class Answer:
 
     def _speak(self) -> Flow:
         """Text until its end, a stop string or a limit. Leading blanks are not said."""
-        stream = TextStream(self.body.sampling.stop)
+        stream = TextStream(self._asked.stop)
         sampler = self.engine.sampler(self._spec(self._format))
         since = 0
         if self.limit <= 0:
@@ -254,7 +255,7 @@ def checked_min_p(body: GenerateRequest) -> float:
     min_p = own.get("min_p", 0.0)
     if not isinstance(min_p, int | float) or not 0.0 <= min_p <= 1.0:
         raise Refused("stage_params.thinker.min_p must be a number from 0 to 1", param="stage_params")
-    asked = body.sampling
+    asked = body.thinking
     bounds = (("temperature", 0.0, 5.0), ("top_p", 0.0, 1.0), ("repetition_penalty", 0.1, 10.0), ("top_k", 0, 1_000_000))
     for name, low, high in bounds:
         value = getattr(asked, name)

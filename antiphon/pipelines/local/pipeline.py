@@ -18,7 +18,7 @@ from antiphon.pipelines.info import PipelineInfo
 from antiphon.pipelines.local import thinker_model
 from antiphon.pipelines.local.prepared import last_transcript, merge_transcripts
 from antiphon.pipelines.local.voices import VOICES, check_voice
-from antiphon.pipelines.requests import AudioPart, GenerateRequest, TextPart
+from antiphon.pipelines.requests import AudioPart, GenerateRequest, Sampling, TextPart
 from antiphon.pipelines.stage import CLIENT, Request
 
 HERE = "antiphon.pipelines.local"
@@ -81,6 +81,10 @@ def route_entry_text_only(request: Request) -> Sequence[str]:
     return tuple(name for name in route_entry(request) if name != "segmenter")
 
 
+SAMPLED = {"thinker": frozenset(Sampling.__struct_fields__), "talker": frozenset(("seed",))}
+"""Stages that ``stage_sampling`` may name, and what each reads. (The voice draws noise, nothing else.)"""
+
+
 def check_local(request: Request) -> None:
     """Refuse by name what no stage should see."""
     if "audio" in request.terminals:
@@ -89,8 +93,15 @@ def check_local(request: Request) -> None:
 
 
 def check_media(request: Request) -> None:
-    """Images and videos are refused by name. (A remote voice has names and languages of its own: only this is checked.)"""
+    """Images and videos are refused by name, and sampling of what does not sample. (A remote voice has names and languages of
+    its own: they are not checked.)"""
     body: GenerateRequest = request.body
+    for stage, asked in body.stage_sampling.items():
+        known = SAMPLED.get(stage)
+        if known is None:
+            raise Refused(f"stage_sampling.{stage}: the stages that sample are {', '.join(SAMPLED)}", param="stage_sampling")
+        if unknown := sorted(asked.said().keys() - known):
+            raise Refused(f"stage_sampling.{stage}.{unknown[0]} is not read by this model", param="stage_sampling")
     for message in body.messages:
         for part in message.parts:
             if not isinstance(part, AudioPart | TextPart):

@@ -72,7 +72,7 @@ class Talker(Stage[_Task]):
         own = body.stage_params.get("talker", {})
         if unknown := set(own) - {"seed"}:
             raise Refused(f"stage_params.talker knows no {sorted(unknown)[0]!r}; it knows: seed", param="stage_params")
-        seed = own.get("seed", body.sampling.seed)
+        seed = own.get("seed", body.sampling_seed("talker"))
         if seed is not None and (not isinstance(seed, int) or seed < 0):
             raise Refused("stage_params.talker.seed must be a whole number >= 0", param="stage_params")
         return _Task(body.voice.speed, np.random.default_rng(_SEED if seed is None else seed))

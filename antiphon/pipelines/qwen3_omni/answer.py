@@ -51,11 +51,12 @@ class Answer:
     def __init__(
         self, body: GenerateRequest, tokenizer: Any, marks: Marks, guides: Guides, limit: int, ends: frozenset[int]
     ) -> None:
+        stops = body.thinking.stop
         self.limit = limit
         self.ends = ends
         self.made = 0
         self.last = -1
-        self._stops = StopScan(body.sampling.stop, Detokenizer(tokenizer) if body.sampling.stop else None)
+        self._stops = StopScan(stops, Detokenizer(tokenizer) if stops else None)
         self._tokenizer = tokenizer
         self._marks = marks
         self._parallel = body.parallel_tool_calls

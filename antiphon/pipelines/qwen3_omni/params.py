@@ -32,6 +32,7 @@ _KNOWN: Mapping[str, frozenset[str]] = {
     "code2wav": frozenset(("chunk_frames", "first_chunk_frames")),
     "media": frozenset(("video_fps", "video_max_frames", "min_pixels", "max_pixels", "total_pixels", "use_audio_in_video")),
 }
+_SAMPLED = ("thinker", "talker")
 ALIASES: Mapping[str, str] = {"talker_ar": "talker", "preprocessing": "media"}
 """Stage names that the parameters may also stand under."""
 
@@ -65,8 +66,21 @@ def stage_params(request: GenerateRequest, stage: str) -> dict[str, Any]:
     return {key: value for name in names for key, value in request.stage_params.get(name, {}).items()}
 
 
+def stage_sampling(request: GenerateRequest, stage: str) -> dict[str, Any]:
+    """What ``request.stage_sampling`` says for one stage, under its name or an alias."""
+    names = [stage, *(alias for alias, name in ALIASES.items() if name == stage)]
+    return {key: value for n in names if n in request.stage_sampling for key, value in request.stage_sampling[n].said().items()}
+
+
 def check_stage_params(request: GenerateRequest) -> None:
     """Raise Refused naming the first stage or parameter that nobody here reads."""
+    for stage, asked in request.stage_sampling.items():
+        if ALIASES.get(stage, stage) not in _SAMPLED:
+            raise Refused(f"stage_sampling.{stage}: the stages that sample are {', '.join(_SAMPLED)}", param="stage_sampling")
+        if unknown := sorted(asked.said().keys() - _KNOWN[ALIASES.get(stage, stage)] - {"stop"}):
+            raise Refused(f"stage_sampling.{stage}.{unknown[0]} is not read", param="stage_sampling")
+        if asked.stop and ALIASES.get(stage, stage) == "talker":
+            raise Refused(f"stage_sampling.{stage}.stop: the talker makes codes, not text", param="stage_sampling")
     for stage, given in request.stage_params.items():
         known = _KNOWN.get(ALIASES.get(stage, stage))
         if known is None:
@@ -76,37 +90,39 @@ def check_stage_params(request: GenerateRequest) -> None:
 
 
 def thinker_params(request: GenerateRequest, defaults: Mapping[str, Any]) -> Thinking:
-    """The checkpoint's defaults (its generation_config), the request's sampling, its stage parameters: the last wins.
+    """The checkpoint's defaults (its generation_config), the request's sampling, its stage's parameters, its stage's sampling:
+    the last wins.
 
     A request that sets only ``top_p`` or ``top_k`` over a greedy default samples at temperature 1, as it means to.
     """
     from antiphon.pipelines.engines.torch.sampling import Sampling
 
-    given = stage_params(request, "thinker")
-    asked = request.sampling
-    named = {key: getattr(asked, key) for key in _SAMPLING if getattr(asked, key) is not None}
-    named |= {key: value for key, value in given.items() if value is not None}
-    if "temperature" not in named and "temperature" not in defaults and {"top_p", "top_k"} & named.keys():
-        named["temperature"] = 1.0
-    sampling = Sampling().changed(defaults, "generation_config").changed(named, "sampling")
-    limit = given.get("max_tokens") or asked.max_tokens or THINKER_TOKENS
+    asked, given, own = request.sampling.said(), stage_params(request, "thinker"), stage_sampling(request, "thinker")
+    named = {key for said in (asked, given, own) for key, value in said.items() if value is not None}
+    warm = "temperature" not in named and "temperature" not in defaults and not named.isdisjoint(("top_p", "top_k"))
+    sampling = Sampling(temperature=1.0 if warm else 0.0).changed(defaults, "generation_config")
+    for said, where in ((asked, ""), (given, "stage_params.thinker"), (own, "stage_sampling.thinker")):
+        sampling = sampling.changed(said, where)
+    limit = own.get("max_tokens") or given.get("max_tokens") or asked.get("max_tokens") or THINKER_TOKENS
     return Thinking(
         sampling,
         _count(limit, "max_tokens", 1, 1_000_000),
-        asked.stop,
+        request.thinking.stop,
         frozenset(_ids(given.get("stop_token_ids", ()))),
     )
 
 
 def talker_params(request: GenerateRequest) -> Talking:
-    """The model's published defaults for speech, changed by ``stage_params.talker``; the request's seed seeds it too."""
+    """The model's published defaults for speech, changed by ``stage_params.talker``, then by ``stage_sampling.talker``; the
+    request's seed seeds it too."""
     from antiphon.pipelines.engines.torch.sampling import Sampling
 
-    given = stage_params(request, "talker")
+    given, own = stage_params(request, "talker"), stage_sampling(request, "talker")
     base = Sampling(temperature=0.9, top_k=50, top_p=1.0, repetition_penalty=1.05, seed=request.sampling.seed)
-    asked = given.get("max_tokens")
+    asked = own.get("max_tokens") or given.get("max_tokens")
     frames = _count(asked or TALKER_FRAMES, "stage_params.talker.max_tokens", 1, 32_768)
-    return Talking(base.changed(given, "stage_params.talker"), frames, cut=bool(asked))
+    sampling = base.changed(given, "stage_params.talker").changed(own, "stage_sampling.talker")
+    return Talking(sampling, frames, cut=bool(asked))
 
 
 def chunking(request: GenerateRequest, first: int, then: int) -> Chunking:

@@ -29,9 +29,8 @@ from antiphon.realtime.errors import NotServed
 from antiphon.realtime.rest import media_parts, voices
 from antiphon.realtime.rest.audio_answers import AudioAnswers
 from antiphon.realtime.rest.fields import convert, free, invalid, missing
+from antiphon.realtime.rest.sampling import Count, Penalty, Positive, Seed, Share, Stops, Temperature, by_stage, stops
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-MAX_STOPS = 16
 ROLES = ("developer", "system", "user", "assistant", "tool")
 
 
@@ -89,16 +88,17 @@ class ChatBody(msgspec.Struct):
     parallel_tool_calls: bool | None = None
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=2)] | None = None
-    stop: str | list[str] | None = None
-    seed: Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)] | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    top_k: Count | None = None
+    repetition_penalty: Penalty | None = None
+    stop: Stops | None = None
+    seed: Seed | None = None
     n: int | None = None
     logprobs: bool | None = None
     response_format: dict[str, Any] | None = None
     stage_params: dict[str, dict[str, Any]] | None = None
+    stage_sampling: dict[str, Any] | None = None
     images: list[str] | None = None
     audios: list[str] | None = None
     videos: list[str] | None = None
@@ -137,6 +137,7 @@ def read(body: ChatBody, info: PipelineInfo, request_id: str, answers: AudioAnsw
         response_format=_response_format(body.response_format),
         voice=voice,
         stage_params=free(body.stage_params, "stage_params"),
+        stage_sampling=by_stage(body.stage_sampling),
     )
     options = body.stream_options
     return Chat(request, stream, bool(options and options.include_usage), audio_format)
@@ -235,16 +236,13 @@ def _parts(message: MessageBody, path: str, info: PipelineInfo) -> tuple[Part, .
 
 
 def _sampling(body: ChatBody) -> Sampling:
-    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    if len(stop) > MAX_STOPS or any(not s for s in stop):
-        raise invalid("stop", f"expected at most {MAX_STOPS} strings, none of them empty")
     return Sampling(
         max_tokens=body.max_completion_tokens or body.max_tokens,
         temperature=body.temperature,
         top_p=body.top_p,
         top_k=body.top_k,
         seed=body.seed,
-        stop=stop,
+        stop=stops(body.stop),
         repetition_penalty=body.repetition_penalty,
     )
 

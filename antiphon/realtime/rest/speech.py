@@ -21,6 +21,7 @@ from antiphon.realtime.rest import voices
 from antiphon.realtime.rest.endpoint import Call, route
 from antiphon.realtime.rest.fields import free, invalid
 from antiphon.realtime.rest.off_loop import encoded
+from antiphon.realtime.rest.sampling import by_stage
 from antiphon.realtime.rest.work import Work
 from antiphon.realtime.state import State
 from antiphon.session.response import AUDIO_TOKENS_PER_S
@@ -39,6 +40,7 @@ class SpeechBody(msgspec.Struct):
     stream_format: str | None = None
     language: str | None = None
     stage_params: dict[str, dict[str, Any]] | None = None
+    stage_sampling: dict[str, Any] | None = None
     request_id: str | None = None
 
 
@@ -69,6 +71,7 @@ async def _speak(call: Call) -> Response:
         text=body.input,
         voice=voice,
         stage_params=free(body.stage_params, "stage_params"),
+        stage_sampling=by_stage(body.stage_sampling),
     )
     work = call.work(request)
     await call.unless_gone(work.begin())

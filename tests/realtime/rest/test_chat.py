@@ -17,7 +17,7 @@ import pytest
 from antiphon.pipelines.client import Event
 from antiphon.pipelines.errors import StageFailed
 from antiphon.pipelines.outputs import TextDelta, Usage
-from antiphon.pipelines.requests import AudioPart, GenerateRequest, ImagePart, TextPart, ToolCall
+from antiphon.pipelines.requests import AudioPart, GenerateRequest, ImagePart, Sampling, TextPart, ToolCall
 from tests.realtime.rest.conftest import Serve, Server
 from tests.realtime.stub_client import TEXT_ONLY, Step, calls, sound, text, tone
 
@@ -187,7 +187,7 @@ async def test_what_reaches_the_graph(serve: Serve) -> None:
         "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}},
         "stop": "END", "seed": 7, "temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 20, "n": 1,
         "stage_params": {"thinker": {"top_k": 3}}, "request_id": "mine.1", "user": "x", "metadata": {"a": "b"},
-        "something_new": [1, 2],
+        "something_new": [1, 2], "stage_sampling": {"talker": {"temperature": 0.2, "seed": 8}},
     }  # fmt: skip
     async with serve() as server:
         response = await server.http.post(URL, json=body)
@@ -208,6 +208,7 @@ async def test_what_reaches_the_graph(serve: Serve) -> None:
     assert request.sampling.stop == ("END",)
     assert (request.sampling.seed, request.sampling.temperature, request.sampling.max_tokens) == (7, 0.5, 20)
     assert request.stage_params == {"thinker": {"top_k": 3}}
+    assert request.stage_sampling == {"talker": Sampling(temperature=0.2, seed=8)}
 
 
 async def test_a_spoken_answer_can_be_referred_to_until_it_expires(serve: Serve) -> None:

@@ -38,7 +38,7 @@ FULL: dict[str, Any] = {
     "stream_options": {"include_usage": True}, "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
     "tool_choice": {"type": "function", "function": {"name": "f"}}, "max_tokens": 3, "temperature": 1.0, "top_p": 1.0,
     "stop": ["x"], "seed": 1, "n": 1, "response_format": {"type": "json_schema", "json_schema": {"schema": {}}},
-    "stage_params": {"a": {}}, "request_id": "r",
+    "stage_params": {"a": {}}, "stage_sampling": {"a": {"seed": 1, "stop": ["x"]}}, "request_id": "r",
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def chat_payload(body: GenerateRequest, model: str, *, spoken: bool) -> dict[str
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    asked = body.sampling
+    asked = body.thinking
     for name in ("max_tokens", "temperature", "top_p", "top_k", "seed", "repetition_penalty"):
         if (value := getattr(asked, name)) is not None:
             payload[name] = value

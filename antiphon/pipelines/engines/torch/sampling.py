@@ -29,12 +29,14 @@ class Sampling:
     seed: int | None = None
 
     def changed(self, given: Mapping[str, Any], where: str) -> Sampling:
-        """These parameters with what ``given`` names and sets. Raises Refused naming ``where`` and the bound."""
+        """These parameters with what ``given`` names and sets. ``where`` is the request's field that holds them, "" the request
+        itself. Raises Refused naming it and the bound."""
         known = {key: value for key, value in given.items() if value is not None and key in _BOUNDS}
         for key, value in known.items():
             low, high, kind = _BOUNDS[key]
             if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-                raise Refused(f"{where}.{key} must be between {low:g} and {high:g}, not {value!r}", param=where)
+                name = f"{where}.{key}" if where else key
+                raise Refused(f"{name} must be between {low:g} and {high:g}, not {value!r}", param=where or key)
         return replace(self, **known)
 
 
