@@ -26,11 +26,12 @@ LANGUAGES = ("en", "zh", "fr", "de", "ru", "it", "es", "pt", "ja", "ko")
 CHUNK_FRAMES = 10
 FIRST_CHUNK_FRAMES = 2
 _SAMPLING = frozenset(("temperature", "top_k", "top_p", "repetition_penalty", "seed"))
+_PIXELS = frozenset(f"{of}{bound}_pixels" for of in ("", "video_") for bound in ("min", "max", "total"))
 _KNOWN: Mapping[str, frozenset[str]] = {
     "thinker": _SAMPLING | {"max_tokens", "stop_token_ids"},
     "talker": _SAMPLING | {"max_tokens"},
     "code2wav": frozenset(("chunk_frames", "first_chunk_frames")),
-    "media": frozenset(("video_fps", "video_max_frames", "min_pixels", "max_pixels", "total_pixels", "use_audio_in_video")),
+    "media": _PIXELS | {"video_fps", "video_max_frames", "use_audio_in_video"},
 }
 _SAMPLED = ("thinker", "talker")
 ALIASES: Mapping[str, str] = {"talker_ar": "talker", "preprocessing": "media"}

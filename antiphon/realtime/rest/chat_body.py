@@ -31,6 +31,15 @@ from antiphon.realtime.rest.audio_answers import AudioAnswers
 from antiphon.realtime.rest.fields import convert, free, invalid, missing
 from antiphon.realtime.rest.sampling import Count, Penalty, Positive, Seed, Share, Stops, Temperature, by_stage, stops
 
+Size = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+MEDIA_FIELDS = (
+    "video_fps",
+    "video_max_frames",
+    "video_min_pixels",
+    "video_max_pixels",
+    "video_total_pixels",
+    "use_audio_in_video",
+)
 ROLES = ("developer", "system", "user", "assistant", "tool")
 
 
@@ -102,6 +111,12 @@ class ChatBody(msgspec.Struct):
     images: list[str] | None = None
     audios: list[str] | None = None
     videos: list[str] | None = None
+    video_fps: float | None = None
+    video_max_frames: Size | None = None
+    video_min_pixels: Size | None = None
+    video_max_pixels: Size | None = None
+    video_total_pixels: Size | None = None
+    use_audio_in_video: bool | None = None
     request_id: str | None = None
     functions: Any = None
     function_call: Any = None
@@ -136,11 +151,18 @@ def read(body: ChatBody, info: PipelineInfo, request_id: str, answers: AudioAnsw
         parallel_tool_calls=body.parallel_tool_calls is not False,
         response_format=_response_format(body.response_format),
         voice=voice,
-        stage_params=free(body.stage_params, "stage_params"),
+        stage_params=_stage_params(body),
         stage_sampling=by_stage(body.stage_sampling),
     )
     options = body.stream_options
     return Chat(request, stream, bool(options and options.include_usage), audio_format)
+
+
+def _stage_params(body: ChatBody) -> dict[str, dict[str, Any]]:
+    """With how media are to be read, which a request may also say beside its media."""
+    given = free(body.stage_params, "stage_params")
+    media = {name: value for name in MEDIA_FIELDS if (value := getattr(body, name)) is not None}
+    return {**given, "media": {**media, **given.get("media", {})}} if media else given
 
 
 def _refuse_unserved(body: ChatBody) -> None:

@@ -42,18 +42,22 @@ class Budget:
 class Sampling:
     """How videos are sampled and pictures are sized. Pixel bounds hold after resizing; None: the checkpoint's own.
 
-    ``total_pixels`` is shared by the sampled frames of one video. Defaults are those of the family's published sampler.
+    ``min_pixels`` and ``max_pixels`` are of images and frames alike, ``video_...`` of frames, over them. ``total_pixels`` is
+    shared by the sampled frames of one video. Defaults are those of the family's published sampler.
     """
 
     video_fps: float = 2.0
     video_max_frames: int = 768
     min_pixels: int | None = None
     max_pixels: int | None = None
+    video_min_pixels: int | None = None
+    video_max_pixels: int | None = None
     total_pixels: int | None = None
     use_audio_in_video: bool = False
 
     def changed(self, given: dict[str, Any]) -> Sampling:
-        """With what a request names. Raises Refused naming the parameter and its bounds."""
+        """With what a request names; ``video_total_pixels`` is another name of ``total_pixels``. Raises Refused naming the
+        parameter and its bounds."""
         for key, (low, high, kind) in _BOUNDS.items():
             value = given.get(key)
             if value is None:
@@ -61,12 +65,16 @@ class Sampling:
             wrong = isinstance(value, bool) != (kind is bool) or not isinstance(value, kind)
             if wrong or not low <= value <= high:
                 raise Refused(f"{key} must be between {low:.9g} and {high:.9g}, not {repr(value)[:64]}", param=key)
-        return replace(self, **{key: given[key] for key in _BOUNDS if given.get(key) is not None})
+        named = {key: given[key] for key in _BOUNDS if given.get(key) is not None}
+        if "video_total_pixels" in named:
+            named["total_pixels"] = named.pop("video_total_pixels")
+        return replace(self, **named)
 
     @property
     def key(self) -> str:
         """Part of a cache key: the same bytes sampled otherwise are another picture."""
-        return f"{self.video_fps}/{self.video_max_frames}/{self.min_pixels}/{self.max_pixels}/{self.total_pixels}"
+        sizes = (self.min_pixels, self.max_pixels, self.video_min_pixels, self.video_max_pixels, self.total_pixels)
+        return "/".join(map(str, (self.video_fps, self.video_max_frames, *sizes)))
 
 
 _BOUNDS: dict[str, tuple[float, float, Any]] = {
@@ -74,6 +82,9 @@ _BOUNDS: dict[str, tuple[float, float, Any]] = {
     "video_max_frames": (2, 768, int),
     "min_pixels": (1024, 16_777_216, int),
     "max_pixels": (1024, 16_777_216, int),
+    "video_min_pixels": (1024, 16_777_216, int),
+    "video_max_pixels": (1024, 16_777_216, int),
     "total_pixels": (4096, 200_000_000, int),
+    "video_total_pixels": (4096, 200_000_000, int),
     "use_audio_in_video": (0, 1, bool),
 }

@@ -85,15 +85,21 @@ class Patcher:
             held = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise WeightError(f"{str(folder)!r} holds no readable {path.name}") from error
-        size = held.get("size") or {}
-        self.patch = int(held.get("patch_size", 16))
-        self.merge = int(held.get("merge_size", 2))
-        self.least = int(held.get("min_pixels") or size.get("shortest_edge") or 4 * self.factor**2)
-        self.most = int(held.get("max_pixels") or size.get("longest_edge") or 16384 * self.factor**2)
-        if int(held.get("temporal_patch_size", TEMPORAL)) != TEMPORAL:
+        try:
+            size = held.get("size") or {}
+            self.patch = int(held.get("patch_size", 16))
+            self.merge = int(held.get("merge_size", 2))
+            self.least = int(held.get("min_pixels") or size.get("shortest_edge") or 4 * self.factor**2)
+            self.most = int(held.get("max_pixels") or size.get("longest_edge") or 16384 * self.factor**2)
+            frames = int(held.get("temporal_patch_size", TEMPORAL))
+            self.mean = np.array(held.get("image_mean", (0.5, 0.5, 0.5)), np.float32)
+            self.std = np.array(held.get("image_std", (0.5, 0.5, 0.5)), np.float32)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise WeightError(f"{path.name} is not one of an image processor: {error}") from error
+        if frames != TEMPORAL:
             raise WeightError(f"{path.name}: only a temporal_patch_size of {TEMPORAL} is supported")
-        self.mean = np.array(held.get("image_mean", (0.5, 0.5, 0.5)), np.float32)
-        self.std = np.array(held.get("image_std", (0.5, 0.5, 0.5)), np.float32)
+        if min(self.patch, self.merge) < 1 or self.mean.shape != (3,) or self.std.shape != (3,) or not self.std.all():
+            raise WeightError(f"{path.name}: its patches or its normalisation are none that a picture can have")
 
     @property
     def factor(self) -> int:
@@ -114,11 +120,11 @@ class Patcher:
     def video_size(self, width: int, height: int, frames: int, sampling: Sampling) -> tuple[int, int]:
         """(width, height) of each of ``frames`` sampled frames, by the published sampler's shared budget."""
         unit = self.factor**2
-        least = sampling.min_pixels or VIDEO_MIN_PIXELS * unit
+        least = sampling.video_min_pixels or sampling.min_pixels or VIDEO_MIN_PIXELS * unit
         total = sampling.total_pixels or VIDEO_TOTAL_PIXELS * unit
         most = max(min(VIDEO_MAX_PIXELS * unit, total / frames * TEMPORAL), int(least * 1.05))
-        if sampling.max_pixels is not None:
-            most = max(min(sampling.max_pixels, most), least)
+        if (bound := sampling.video_max_pixels or sampling.max_pixels) is not None:
+            most = max(min(bound, most), least)
         return fitted(width, height, self.factor, least, int(most), floor=self.factor)
 
     def video(self, frames: Sequence[Image.Image], key: str) -> Patches:
