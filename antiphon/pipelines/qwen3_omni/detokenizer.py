@@ -19,6 +19,8 @@ def read_tokenizer(folder: str) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
         raise WeightError(f"{folder!r} holds no readable tokenizer") from error
+    if len(tokenizer.get_vocab()) <= len(tokenizer.get_added_vocab()):  # made of its settings alone, without its words
+        raise WeightError(f"{folder!r} holds no tokenizer's vocabulary")
     if tokenizer.chat_template is None:
         # Checkpoints of this family keep it beside the tokenizer, for their processor.
         path = Path(folder) / "chat_template.json"

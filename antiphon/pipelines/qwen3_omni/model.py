@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import Qwen3OmniMoeConfig
 from transformers.models.qwen3_omni_moe import modeling_qwen3_omni_moe as network
@@ -47,22 +48,23 @@ class TalkerNet(nn.Module):
 
 
 def build(part: str, config: Any) -> nn.Module:
-    """One of ``PREFIXES``, its parameters on the meta device."""
-    with unallocated():
-        module: nn.Module
-        if part == "thinker":
-            module = ThinkerNet(config)
-        elif part == "talker":
-            module = TalkerNet(config)
-        elif part == "code2wav":
-            module = network.Qwen3OmniMoeCode2Wav._from_config(config.code2wav_config)
-        elif part == "audio_encoder":
-            module = network.Qwen3OmniMoeAudioEncoder._from_config(config.thinker_config.audio_config)
-        elif part == "image_encoder":
-            module = network.Qwen3OmniMoeVisionEncoder._from_config(config.thinker_config.vision_config)
-        else:
-            raise KeyError(part)
-    return module
+    """One of ``PREFIXES``, its parameters on the meta device. Raises WeightError for sizes that no network can have."""
+    make = _MAKERS[part]
+    try:
+        with unallocated():
+            return make(config)
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise WeightError(f"config.json describes no {part} that can be built ({why})") from error
+
+
+_MAKERS: Mapping[str, Callable[[Any], nn.Module]] = {
+    "audio_encoder": lambda config: network.Qwen3OmniMoeAudioEncoder._from_config(config.thinker_config.audio_config),
+    "image_encoder": lambda config: network.Qwen3OmniMoeVisionEncoder._from_config(config.thinker_config.vision_config),
+    "thinker": ThinkerNet,
+    "talker": TalkerNet,
+    "code2wav": lambda config: network.Qwen3OmniMoeCode2Wav._from_config(config.code2wav_config),
+}
 
 
 def load(part: str, config: Any, folder: str | Path, place: Place, cache_bytes: int = 0) -> Any:
@@ -81,26 +83,36 @@ def load(part: str, config: Any, folder: str | Path, place: Place, cache_bytes: 
 
 def read_config(folder: str | Path) -> Any:
     """The folder's config. Raises WeightError when it is not one of Qwen3-Omni, or holds no talker for speech."""
-    path = Path(folder) / "config.json"
     try:
-        kind = json.loads(path.read_text()).get("model_type")
-    except (OSError, ValueError) as error:
+        kind = _read_object(Path(folder) / "config.json").get("model_type")
+    except OSError as error:
         raise WeightError(f"{str(folder)!r} holds no readable config.json") from error
     if kind != "qwen3_omni_moe":
         raise WeightError(f"{str(folder)!r} holds a {kind!r} model, not a qwen3_omni_moe one")
-    return Qwen3OmniMoeConfig.from_pretrained(folder)
+    try:
+        return Qwen3OmniMoeConfig.from_pretrained(folder)
+    except (AttributeError, LookupError, StrictDataclassError, TypeError, ValueError) as error:
+        why = " ".join(str(error).split())
+        raise WeightError(f"config.json is not one of a qwen3_omni_moe model: {why}") from error
 
 
 def read_generation(folder: str | Path) -> dict[str, Any]:
     """generation_config.json, or nothing."""
-    path = Path(folder) / "generation_config.json"
     try:
-        held = json.loads(path.read_text())
+        return _read_object(Path(folder) / "generation_config.json")
     except OSError:
         return {}
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """Raises OSError for a file that cannot be read, WeightError for one that holds no JSON object."""
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise WeightError(f"{path.name} is not JSON") from error
-    return dict(held)
+    if not isinstance(held, dict):
+        raise WeightError(f"{path.name} holds no JSON object")
+    return held
 
 
 def check_codec(config: Any) -> None:
@@ -117,6 +129,9 @@ def check_codec(config: Any) -> None:
     for name, (one, other) in same.items():
         if one != other:
             raise WeightError(f"config.json: {name} is {one} on one side and {other} on the other")
+    layers = config.thinker_config.text_config.num_hidden_layers
+    if not 0 <= talker.accept_hidden_layer <= layers:
+        raise WeightError(f"config.json: accept_hidden_layer is {talker.accept_hidden_layer}; the thinker has {layers} layers")
     if not talker.speaker_id:
         raise WeightError("config.json: talker_config.speaker_id names no speaker")
 

@@ -40,9 +40,12 @@ class Checkpoint:
         index = self.folder / INDEX
         if index.is_file():
             try:
-                files: dict[str, str] = json.loads(index.read_text())["weight_map"]
-            except (ValueError, KeyError, TypeError) as error:
+                mapped = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+            except (OSError, ValueError, KeyError, TypeError) as error:
                 raise WeightError(f"{INDEX} of {self.folder.name!r} is not a safetensors index") from error
+            if not isinstance(mapped, dict) or not all(isinstance(shard, str) for shard in mapped.values()):
+                raise WeightError(f"{INDEX} of {self.folder.name!r} is not a safetensors index: it maps no names to files")
+            files: dict[str, str] = mapped
             for shard in sorted(set(files.values())):
                 if not (self.folder / shard).is_file():
                     held = [name for name, file in files.items() if file == shard]
