@@ -159,7 +159,8 @@ class Talker(Stage[Task]):
                 return Wait()
             spare = task.runs_dry() - SPARE_S
             company = max((other.stepped for other in self._open if other.waits_for_text), default=-math.inf) + COMPANY_S
-            return Wait(until=min(spare, company)) if now < min(spare, company) else Ready()
+            waits_until = min(spare, company)
+            return Wait(until=waits_until, hungry=False) if now < waits_until else Ready()
         if task.silent:
             return Ready()
         if task.prompt is None and task.row is None:
