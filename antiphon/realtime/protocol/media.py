@@ -8,6 +8,9 @@ from antiphon.realtime.errors import ProtocolError
 from antiphon.realtime.protocol.schema import Json, event_id_of
 from antiphon.realtime.protocol.wire import audio_bytes
 
+SAMPLE = 2
+"""Bytes of the shortest sound: one sample of PCM."""
+
 
 def check_media(event: Json) -> None:
     """Audio and images of ``conversation.item.create`` and of ``response.create``'s input; raises ``ProtocolError``."""
@@ -23,9 +26,15 @@ def _check_item(item: Json, path: str, event_id: str | None) -> None:
     for n, part in enumerate(item.get("content") or ()):
         where = f"{path}.content[{n}]"
         if part["type"] == "input_audio" and part.get("audio") is not None:
-            audio_bytes(part["audio"], param=f"{where}.audio", event_id=event_id)
+            where = f"{where}.audio"
+            held = len(audio_bytes(part["audio"], param=where, event_id=event_id)) >= SAMPLE
         elif part["type"] == "input_image" and part.get("image_url") is not None:
-            data_uri_bytes(part["image_url"], param=f"{where}.image_url", event_id=event_id)
+            where = f"{where}.image_url"
+            held = bool(data_uri_bytes(part["image_url"], param=where, event_id=event_id))
+        else:
+            continue
+        if not held:  # an item of nothing would fail every answer from here on
+            raise ProtocolError(f"Invalid '{where}'. It is empty.", code="invalid_value", param=where, event_id=event_id)
 
 
 def data_uri_bytes(url: str, *, param: str, event_id: str | None = None) -> bytes:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Literal
 
+import msgspec
+
 from antiphon.codecs import base64
 from antiphon.codecs.errors import CodecError
 from antiphon.pipelines import requests as graph
@@ -129,11 +131,18 @@ def _image(url: str) -> bytes:
 
 
 def _tools(canonical: str) -> tuple[graph.Tool, ...]:
-    return tuple(
+    tools = tuple(
         graph.Tool(name=t["name"], description=t.get("description") or "", parameters=t.get("parameters") or {})
         for t in json.loads(canonical)
         if t.get("type") == "function"
     )
+    for tool in tools:
+        try:
+            msgspec.msgpack.encode(tool.parameters)
+        except OverflowError:
+            why = "its parameters hold an integer of more than 64 bits"
+            raise Refused(f"The tool {tool.name!r} cannot be offered: {why}.", code="invalid_value", param="tools") from None
+    return tools
 
 
 def _tool_choice(canonical: str) -> graph.ToolChoice:
