@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,14 +15,15 @@ from antiphon.pipelines.qwen3_omni.marks import SpeechMarks
 from antiphon.pipelines.qwen3_omni.params import CHUNK_FRAMES, FIRST_CHUNK_FRAMES, chunking
 from antiphon.pipelines.qwen3_omni.payloads import Frame
 from antiphon.pipelines.qwen3_omni.vocoder import Vocoder, Voice
-from antiphon.pipelines.stage import Chunk, Emit, Fence, Ready, Reason, Request, Stage, Wait
+from antiphon.pipelines.stage import Chunk, Emit, Fence, Progress, Ready, Reason, Request, Stage, Wait
 
 
 class Task:
-    """One answer's audio. ``frames``: codes not decoded yet; ``want``: so many make the next chunk."""
+    """One answer's audio. ``frames``: codes not decoded yet; ``want``: so many make the next chunk, within ``window``."""
 
     def __init__(self, first: int, then: int, text: Detokenizer) -> None:
         self.want = first
+        self.window = math.inf
         self.then = then
         self.frames: list[tuple[int, ...]] = []
         self.over = False
@@ -30,6 +32,10 @@ class Task:
         self.marks = SpeechMarks()
         self.seen = 0
         self.told_end = False
+
+    @property
+    def next(self) -> int:
+        return int(min(self.want, self.window))
 
 
 class Code2Wav(Stage[Task]):
@@ -70,14 +76,19 @@ class Code2Wav(Stage[Task]):
             task.marks.hand_over(task.text.add(frame.token), task.seen * self.vocoder.upsample)
         task.seen += 1
 
+    def tell(self, task: Task, progress: Progress) -> None:
+        """The talker makes no more ahead of the listener than his window: a chunk that is longer would never be whole."""
+        frame_ms = self.vocoder.upsample * 1000 / AUDIO_RATE
+        task.window = math.inf if math.isinf(progress.window_ms) else max(1, progress.window_ms // frame_ms)
+
     def poll(self, task: Task, now: float) -> Ready | Wait:
-        if len(task.frames) >= task.want or task.over:
-            return Ready(cost=max(1, min(len(task.frames), task.want)))
+        if len(task.frames) >= task.next or task.over:
+            return Ready(cost=max(1, min(len(task.frames), task.next)))
         return Wait()
 
     def step(self, batch: Sequence[Task], emit: Emit) -> None:
         sounding = [t for t in batch if t.frames]
-        codes = [t.frames[: t.want] for t in sounding]
+        codes = [t.frames[: t.next] for t in sounding]
         made = self.vocoder.push([t.voice for t in sounding], codes) if sounding else []
         for task, taken, samples in zip(sounding, codes, made, strict=True):
             del task.frames[: len(taken)]
