@@ -27,6 +27,10 @@ LONG: dict[str, tuple[list[Message], list[Tool]]] = {
     "many texts": ([user(*[ENOUGH[:1000]] * 67)], []),
     "many turns": ([user("")] * CONTEXT, []),
     "arguments": ([user("Hi"), Message(role="assistant", calls=(ToolCall("c", "f", ENOUGH.replace(" ", "")),) * 2)], []),
+    "blanks inside arguments": (
+        [user("Hi"), Message(role="assistant", calls=(ToolCall("c", "f", '{"a": "' + " " * CONTEXT * LONGEST + '"}'),))],
+        [],
+    ),
     "a description": ([user("Hi")], [Tool("f", ENOUGH)]),
     "a schema": ([user("Hi")], [Tool("f", "", {"type": "object", "description": ENOUGH})]),
 }

@@ -118,11 +118,19 @@ class PromptWriter:
 
 
 def _written(messages: Sequence[Message], tools: Sequence[Tool]) -> int:
-    """Characters that the prompt holds at least; arguments without their blanks, which a template may leave out."""
-    texts = (part.text for message in messages for part in message.parts if isinstance(part, TextPart))
-    calls = (len("".join(call.arguments.split())) for message in messages for call in message.calls)
+    """Characters that the prompt holds at least."""
+    texts = (len(part.text) for message in messages for part in message.parts if isinstance(part, TextPart))
+    calls = (_compact(call.arguments) for message in messages for call in message.calls)
     offered = (len(tool.description) + len(msgspec.json.encode(tool.parameters)) for tool in tools)
-    return sum(map(len, texts)) + sum(calls) + sum(offered)
+    return sum(texts) + sum(calls) + sum(offered)
+
+
+def _compact(arguments: str) -> int:
+    """Their length without the blanks between them, which a template may leave out."""
+    try:
+        return len(msgspec.json.encode(msgspec.json.decode(arguments)))
+    except (msgspec.DecodeError, OverflowError, RecursionError, UnicodeError):
+        return len(arguments)
 
 
 def _mismatch(what: str) -> Refused:
