@@ -10,6 +10,8 @@ import msgspec
 from antiphon.realtime.errors import BadRequest
 
 T = TypeVar("T")
+MAX_FREE = 1 << 20
+"""Bytes of one object of the client's own shape, a tool's or an answer's schema say; as much as a conversation allows."""
 
 _WHERE = re.compile(r" - at (?:`key` in )?`\$(?P<path>.*)`$")
 _MISSING = re.compile(r"Object missing required field `(?P<field>.+?)`")
@@ -41,12 +43,14 @@ def convert(value: Any, shape: type[T], path: str = "") -> T:
 
 
 def free(value: dict[str, Any] | None, path: str) -> dict[str, Any]:
-    """An object of the client's own shape, nothing when it is not there. Raises ``BadRequest`` for what JSON allows and no
-    message to a stage can hold."""
+    """An object of the client's own shape, nothing when it is not there. Raises ``BadRequest`` for one that is larger than a
+    model should be held up with, and for what JSON allows and no message to a stage can hold."""
     try:
-        msgspec.msgpack.encode(value)
+        size = len(msgspec.msgpack.encode(value))
     except OverflowError:
         raise invalid(path, "it holds an integer of more than 64 bits") from None
+    if size > MAX_FREE:
+        raise invalid(path, f"it is larger than the limit of {MAX_FREE} bytes")
     return value or {}
 
 

@@ -25,7 +25,7 @@ PLACES: dict[str, Any] = {
 }
 
 
-def read(put: Any, value: int) -> bytes:
+def read(put: Any, value: Any) -> bytes:
     """The request as it travels."""
     body = copy.deepcopy(FULL)
     put(body, value)
@@ -41,3 +41,11 @@ def test_integers_of_more_than_64_bits(param: str) -> None:
         assert caught.value.param == param
     for value in (2**64 - 1, -(2**63)):
         assert read(PLACES[param], value)
+
+
+@pytest.mark.parametrize("param", list(PLACES))
+def test_more_than_a_model_should_be_held_up_with(param: str) -> None:
+    assert len(read(PLACES[param], "x" * 1_000_000)) > 1_000_000
+    with pytest.raises(BadRequest, match="larger than the limit of 1048576 bytes") as caught:
+        read(PLACES[param], ["some value"] * 100_000)
+    assert caught.value.param == param
