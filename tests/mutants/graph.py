@@ -14,6 +14,8 @@ ASYNC = "pipelines/async_lane.py"
 TESTS = (
     "tests/pipelines/test_graph.py",
     "tests/pipelines/test_cases.py",
+    "tests/pipelines/test_ends.py",
+    "tests/pipelines/test_company.py",
     "tests/pipelines/test_due.py",
     "tests/pipelines/test_runtime.py",
     "tests/pipelines/test_properties.py",
@@ -35,6 +37,12 @@ MUTANTS = (
     ),
     Mutant("a held task is stepped", SCHEDULER, "if not waits and seat.blocked:", "if False:"),
     Mutant("fed without hunger", SCHEDULER, "if not seat.chunks or not verdict.hungry:", "if not seat.chunks:"),
+    Mutant(
+        "company is not asked again",
+        SCHEDULER,
+        "                    verdict = self._feed_and_poll(station, seat, now)",
+        "                    pass",
+    ),
     Mutant("a late task is not told", SCHEDULER, "if seat.rider.progress is not None:", "if False:"),
     Mutant("a timer is forgotten", SCHEDULER, "if verdict.until is not None:", "if False:"),
     Mutant(
