@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -28,16 +28,20 @@ EXTRAS = {
     "qwen3_omni": ("torch", "transformers"),
 }
 
+HEARING = ("onnxruntime", "ctranslate2", "tokenizers")
 GPU_DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """Device files of NVIDIA's driver, of AMD's, and of either inside WSL."""
 
 
 def require_extra(pipeline: str) -> None:
     """Raises ConfigError with the command that mends it when the pipeline's extra is not installed."""
-    missing = [name for name in EXTRAS[pipeline] if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := _not_installed(EXTRAS[pipeline]):
         extra = "local" if pipeline == "local" else "omni"
         raise ConfigError(f"pipeline {pipeline!r} needs {', '.join(missing)}: pip install 'antiphon[{extra}]'")
+
+
+def _not_installed(packages: Iterable[str]) -> list[str]:
+    return [name for name in packages if importlib.util.find_spec(name) is None]
 
 
 def needed_weights(settings: ServerSettings, *, ears: bool = True) -> list[str]:
@@ -112,8 +116,11 @@ def _qwen(settings: ServerSettings) -> PipelineSpec:
     placed = settings.preset or ("" if any("device" in own for own in settings.stage.values()) else usual_preset())
     if placed:
         args["preset"] = placed
-    if settings.transcriber == "local":
-        require_extra("local")
+    if settings.transcriber == "local" and (missing := _not_installed(HEARING)):
+        raise ConfigError(
+            f"the local transcriber needs {', '.join(missing)}: pip install 'antiphon[local,omni]', "
+            "or serve without one: --transcriber ''"
+        )
     return _cut("antiphon.pipelines.qwen3_omni.pipeline:build", args, settings)
 
 

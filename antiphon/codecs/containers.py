@@ -41,6 +41,8 @@ def sniff(data: bytes | memoryview) -> str:
     head = bytes(data[:64])
     if head[:4] in (b"RIFF", b"RF64", b"RIFX") and head[8:12] == b"WAVE":
         return "wav"
+    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
+        return "avi"
     if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
         return "aiff"
     for offset, magic, name in _MAGIC:

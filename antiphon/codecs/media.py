@@ -30,7 +30,7 @@ _BLOCK_S: Final = 5
 _UNSIZED: Final = 2**62  # libsndfile's count where a stream has none; its reader fails at the end of such a file
 _DAMAGED: Final = "the audio file cannot be decoded: it is damaged or not what its header says"
 _SNDFILE: Final = frozenset({"wav", "flac", "ogg", "mp3", "aiff", "au", "caf", "w64"})
-_FFMPEG_NAMES: Final = {"mp4": "mov", "webm": "matroska", **{name: name for name in (*_SNDFILE, "aac", "asf", "amr")}}
+_FFMPEG_NAMES: Final = {"mp4": "mov", "webm": "matroska", **{name: name for name in (*_SNDFILE, "aac", "asf", "amr", "avi")}}
 
 
 def decode(
@@ -157,6 +157,8 @@ def _av_blocks(data: bytes, kind: str) -> Iterator[tuple[int, NDArray[np.float32
             if not container.streams.audio:
                 raise NotAudio("the file has no audio stream")
             stream = container.streams.audio[0]
+            if stream.codec_context is None:
+                raise NotAudio("the file's sound has a coding that is not known here")
             if stream.rate:
                 check_rate(stream.rate)
             mixer: Any = None

@@ -12,6 +12,9 @@ PipelineError
 
 from __future__ import annotations
 
+LONGEST = 1000
+"""Characters of a client's own words that an error says back to it, with all that is said around them."""
+
 
 class PipelineError(Exception):
     """Root of the room's exceptions."""
@@ -28,9 +31,9 @@ class Refused(PipelineError):
     """
 
     def __init__(self, message: str, *, code: str = "invalid_value", param: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]}...")
         self.code = code
-        self.param = param
+        self.param = None if param is None else param[:LONGEST]
 
 
 class Busy(Refused):

@@ -133,7 +133,8 @@ class Stage(Generic[Task]):
         return None
 
     def tell(self, task: Task, progress: Progress) -> None:
-        """Optional: the listener's progress (an early answer was confirmed, say). Never needed for correctness."""
+        """Optional: the listener's progress (an early answer was confirmed, say). What a stage says does not depend on it; when
+        it is said may: one that gathers before it sounds must not gather more than the window that holds its upstream."""
 
     def forget(self, conversation: str) -> None:
         """Optional: drop this conversation's cache. Called while no task of it is open."""

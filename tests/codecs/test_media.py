@@ -65,6 +65,7 @@ FILES = {
     "mp4": lambda x: by_ffmpeg(x, 24000, "mp4", "aac"),
     "webm": lambda x: by_ffmpeg(x, 24000, "webm", "libopus"),
     "aac": lambda x: by_ffmpeg(x, 24000, "adts", "aac"),
+    "avi": lambda x: by_ffmpeg(x, 24000, "avi", "aac"),
     "mp3 by lame": lambda x: by_ffmpeg(x, 24000, "mp3", "libmp3lame"),
 }
 
@@ -203,7 +204,13 @@ def test_without_pyav_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(media.decode(by_sndfile(sine(16000, 0.5), 16000, "FLAC"), 16000)) == 8000
 
 
-@given(st.binary(max_size=300), st.sampled_from(["wav", "flac", "ogg", "mp3", "mp4", "webm", "aac"]))
+def test_a_coding_that_nobody_knows_is_said() -> None:
+    data = FILES["mp4"](sine(24000, 0.3)).replace(b"mp4a", b"zzzz").replace(b"esds", b"zzzz")
+    with pytest.raises(NotAudio, match="coding that is not known"):
+        media.decode(data, 16000)
+
+
+@given(st.binary(max_size=300), st.sampled_from(["wav", "flac", "ogg", "mp3", "mp4", "webm", "aac", "avi"]))
 @settings(max_examples=150, deadline=None)
 def test_rubbish_behind_a_good_start_never_escapes_the_tree(tail: bytes, kind: str) -> None:
     starts = {
@@ -214,6 +221,7 @@ def test_rubbish_behind_a_good_start_never_escapes_the_tree(tail: bytes, kind: s
         "mp4": b"\x00\x00\x00\x18ftypM4A ",
         "webm": b"\x1a\x45\xdf\xa3",
         "aac": b"\xff\xf1\x50\x80",
+        "avi": b"RIFF\x00\x01\x00\x00AVI LIST",
     }
     try:
         media.decode(starts[kind] + tail, 16000)

@@ -15,6 +15,9 @@ from antiphon.pipelines.errors import WeightError
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.detokenizer import read_tokenizer
 from antiphon.pipelines.qwen3_omni.media.pictures import Patcher
+from antiphon.pipelines.qwen3_omni.params import generation_defaults
+from antiphon.pipelines.qwen3_omni.pipeline import build
+from antiphon.pipelines.qwen3_omni.preprocessing import Preprocessing
 
 SMALL = ("config.json", "generation_config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json", INDEX)
 SMALL += ("chat_template.jinja",)
@@ -103,3 +106,43 @@ def test_a_preprocessor_that_is_a_list(broken: Path) -> None:
     (broken / "preprocessor_config.json").write_text("[]")
     with pytest.raises(WeightError, match=r"preprocessor_config\.json is not one of an image processor"):
         Patcher(broken)
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ({"do_sample": True, "temperature": "hot"}, r"generation_config\.json\.temperature must be between"),
+        ({"do_sample": True, "top_k": -3}, r"generation_config\.json\.top_k must be between"),
+        ({"eos_token_id": "end"}, "eos_token_id names no token ids"),
+        ({"eos_token_id": [1, None]}, "eos_token_id names no token ids"),
+    ],
+)
+def test_defaults_that_every_request_would_be_refused_for(held: dict[str, Any], said: str) -> None:
+    with pytest.raises(WeightError, match=said):
+        generation_defaults(held)
+
+
+def test_defaults_that_do() -> None:
+    assert generation_defaults({"do_sample": True, "top_k": 3, "eos_token_id": 7}) == (
+        {"do_sample": True, "top_k": 3, "eos_token_id": 7},
+        (7,),
+    )
+    assert generation_defaults({"temperature": 0.4, "eos_token_id": [5, 6]}) == ({}, (5, 6))
+
+
+@pytest.mark.parametrize("template", ["{% if %}", "{{ raise_exception('no') }}"])
+def test_a_chat_template_that_writes_nothing(template: str, broken: Path) -> None:
+    (broken / "chat_template.jinja").write_text(template)
+    with pytest.raises(WeightError, match="a chat template that writes no user's turn"):
+        read_tokenizer(str(broken))
+
+
+def test_ears_of_another_size(broken: Path) -> None:
+    change(broken / "preprocessor_config.json", "feature_size", 80)
+    with pytest.raises(WeightError, match=r"makes 80 mel bins, the audio encoder of config\.json reads 128"):
+        Preprocessing(str(broken))
+
+
+def test_a_folder_that_is_not_there() -> None:
+    with pytest.raises(WeightError, match="there is no folder '/nowhere/at/all'"):
+        build("/nowhere/at/all")

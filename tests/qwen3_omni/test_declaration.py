@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,3 +125,11 @@ def test_a_checkpoint_runs_where_the_gpus_are(
     assert places(stage={"talker_ar": {"device": "cpu"}}) == ("cpu", "cpu")
     driver.unlink()
     assert places() == ("cpu", "cpu")
+
+
+def test_without_the_local_extra_it_is_said_what_goes_without(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ctranslate2" else find(name, *rest))
+    with pytest.raises(ConfigError, match=r"the local transcriber needs ctranslate2: .* --transcriber ''"):
+        backend.declare(settings.ServerSettings(model=folder))
+    assert backend.declare(settings.ServerSettings(model=folder, transcriber="")).build().info.voices

@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
 from antiphon.pipelines.errors import WeightError
 
 
@@ -28,6 +30,10 @@ def read_tokenizer(folder: str) -> Any:
             tokenizer.chat_template = str(json.loads(path.read_text())["chat_template"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise WeightError(f"{folder!r} holds no chat template") from error
+    try:
+        tokenizer.apply_chat_template([{"role": "user", "content": ""}], tokenize=False, add_generation_prompt=True)
+    except TemplateError as error:
+        raise WeightError(f"{folder!r} holds a chat template that writes no user's turn: {error}") from error
     return tokenizer
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.errors import Refused, WeightError
 
 if TYPE_CHECKING:
     from antiphon.pipelines.engines.torch.sampling import Sampling
@@ -90,6 +90,25 @@ def check_stage_params(request: GenerateRequest) -> None:
             raise Refused(f"stage_params.{stage}.{unknown[0]} is not one of {', '.join(sorted(known))}", param="stage_params")
 
 
+def generation_defaults(held: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """What a checkpoint's generation_config says: sampling (nothing unless it samples) and the ids that end an answer.
+
+    Raises WeightError by name: every request would be refused for it.
+    """
+    from antiphon.pipelines.engines.torch.sampling import Sampling
+
+    sampling = dict(held) if held.get("do_sample") else {}
+    ends = held.get("eos_token_id") or ()
+    ends = tuple(ends) if isinstance(ends, list | tuple) else (ends,)
+    try:
+        Sampling().changed(sampling, "generation_config.json")
+    except Refused as error:
+        raise WeightError(str(error)) from error
+    if not all(isinstance(end, int) for end in ends):
+        raise WeightError("generation_config.json: eos_token_id names no token ids")
+    return sampling, ends
+
+
 def thinker_params(request: GenerateRequest, defaults: Mapping[str, Any]) -> Thinking:
     """The checkpoint's defaults (its generation_config), the request's sampling, its stage's parameters, its stage's sampling:
     the last wins.
@@ -98,16 +117,16 @@ def thinker_params(request: GenerateRequest, defaults: Mapping[str, Any]) -> Thi
     """
     from antiphon.pipelines.engines.torch.sampling import Sampling
 
-    asked, given, own = request.sampling.said(), stage_params(request, "thinker"), stage_sampling(request, "thinker")
-    named = {key for said in (asked, given, own) for key, value in said.items() if value is not None}
+    given = stage_params(request, "thinker")
+    layers = {"": request.sampling.said(), **_layers(request, "thinker")}
+    named = {key for said in layers.values() for key, value in said.items() if value is not None}
     warm = "temperature" not in named and "temperature" not in defaults and not named.isdisjoint(("top_p", "top_k"))
     sampling = Sampling(temperature=1.0 if warm else 0.0).changed(defaults, "generation_config")
-    for said, where in ((asked, ""), (given, "stage_params.thinker"), (own, "stage_sampling.thinker")):
+    for where, said in layers.items():
         sampling = sampling.changed(said, where)
-    limit = own.get("max_tokens") or given.get("max_tokens") or asked.get("max_tokens") or THINKER_TOKENS
     return Thinking(
         sampling,
-        _count(limit, "max_tokens", 1, 1_000_000),
+        _limit(layers, 1_000_000) or THINKER_TOKENS,
         request.thinking.stop,
         frozenset(_ids(given.get("stop_token_ids", ()))),
     )
@@ -118,12 +137,12 @@ def talker_params(request: GenerateRequest) -> Talking:
     request's seed seeds it too."""
     from antiphon.pipelines.engines.torch.sampling import Sampling
 
-    given, own = stage_params(request, "talker"), stage_sampling(request, "talker")
-    base = Sampling(temperature=0.9, top_k=50, top_p=1.0, repetition_penalty=1.05, seed=request.sampling.seed)
-    asked = own.get("max_tokens") or given.get("max_tokens")
-    frames = _count(asked or TALKER_FRAMES, "stage_params.talker.max_tokens", 1, 32_768)
-    sampling = base.changed(given, "stage_params.talker").changed(own, "stage_sampling.talker")
-    return Talking(sampling, frames, cut=bool(asked))
+    layers = _layers(request, "talker")
+    sampling = Sampling(temperature=0.9, top_k=50, top_p=1.0, repetition_penalty=1.05, seed=request.sampling.seed)
+    for where, said in layers.items():
+        sampling = sampling.changed(said, where)
+    asked = _limit(layers, 32_768)
+    return Talking(sampling, asked or TALKER_FRAMES, cut=asked is not None)
 
 
 def chunking(request: GenerateRequest, first: int, then: int) -> Chunking:
@@ -158,6 +177,20 @@ def check_language(language: str) -> None:
             code="unsupported_language",
             param="language",
         )
+
+
+def _layers(request: GenerateRequest, stage: str) -> dict[str, dict[str, Any]]:
+    """What a request says for one stage alone, by the field that says it; the last wins."""
+    return {f"stage_params.{stage}": stage_params(request, stage), f"stage_sampling.{stage}": stage_sampling(request, stage)}
+
+
+def _limit(layers: Mapping[str, Mapping[str, Any]], most: int) -> int | None:
+    """``max_tokens`` of the last that names it."""
+    limit = None
+    for where, said in layers.items():
+        if (value := said.get("max_tokens")) is not None:
+            limit = _count(value, f"{where}.max_tokens" if where else "max_tokens", 1, most)
+    return limit
 
 
 def _count(value: Any, name: str, low: int, high: int) -> int:

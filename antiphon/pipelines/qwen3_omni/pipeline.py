@@ -157,6 +157,8 @@ def speakers(folder: str) -> tuple[str, ...]:
         talker = json.loads((Path(folder) / "config.json").read_text())["talker_config"]
         return params.in_order(talker["speaker_id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
+        if not Path(folder).is_dir():
+            raise WeightError(f"there is no folder {folder!r}") from None
         raise WeightError(f"{folder!r} holds no config.json with a talker that has speakers") from error
 
 

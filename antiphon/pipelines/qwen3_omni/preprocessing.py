@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from transformers import WhisperFeatureExtractor
 
-from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.errors import Refused, WeightError
 from antiphon.pipelines.local.prepared import Prepared as Clips
 from antiphon.pipelines.local.preprocessing import audio_parts, decode
 from antiphon.pipelines.qwen3_omni import model
@@ -26,7 +26,7 @@ from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
 from antiphon.pipelines.qwen3_omni.media.fetch import UrlPolicy, fetch
 from antiphon.pipelines.qwen3_omni.memo import Memo
 from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, TALKER_KV_TOKENS, stage_params
-from antiphon.pipelines.qwen3_omni.payloads import Patches, Prepared, Speech
+from antiphon.pipelines.qwen3_omni.payloads import Floats, Patches, Prepared, Speech
 from antiphon.pipelines.qwen3_omni.prompt import PromptWriter, media_parts
 from antiphon.pipelines.qwen3_omni.spoken_text import SpokenText
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, ImagePart, Part, VideoPart
@@ -95,6 +95,9 @@ class Preprocessing(AsyncStage):
         self.spoken = SpokenText(config, self.writer, turn=speech_turn, kv_tokens=talker_kv_tokens)
         self.patcher = pictures.Patcher(folder)
         self.extractor = WhisperFeatureExtractor.from_pretrained(folder)
+        made, read = self.extractor.feature_size, config.thinker_config.audio_config.num_mel_bins
+        if made != read:
+            raise WeightError(f"preprocessor_config.json makes {made} mel bins, the audio encoder of config.json reads {read}")
         self.sampling = Sampling(total_pixels=video_places * self.patcher.factor**2)
         self.memo: Memo[Item] = Memo(cache_bytes)
         self._threads = asyncio.Semaphore(THREADS)
@@ -119,7 +122,9 @@ class Preprocessing(AsyncStage):
         parts = media_parts(request.messages)
         if len(parts) > self.budget.items:
             raise Refused(f"the request has {len(parts)} media; the limit is {self.budget.items}", code="invalid_media")
-        ids = self.writer.ids(request.messages, request.tools if request.tool_choice.mode != "none" else ())
+        tools = request.tools if request.tool_choice.mode != "none" else ()
+        # A megabyte takes a second or two; credits and the other requests of this lane do not wait for it.
+        ids = await asyncio.to_thread(self.writer.ids, request.messages, tools)
         items = await self._items(parts, sampling)
         tracks = [i.speech is not None for i in items if i.film is not None]
         if any(tracks) and not all(tracks):
@@ -191,18 +196,21 @@ class Preprocessing(AsyncStage):
 
     def _decode(self, name: str, part: Part, data: bytes, sampling: Sampling, key: str, unwanted: threading.Event) -> Item:
         if isinstance(part, AudioPart):
-            samples = audio.read_samples(data, part.format, self.budget, name)
-            return Item(speech=audio.log_mel(samples, self.extractor, key))
+            return Item(speech=self._mel(audio.read_samples(data, part.format, self.budget, name), key, name))
         if isinstance(part, ImagePart):
             image = pictures.open_image(data, self.budget, name)
             return Item(image=self.patcher.image(image, sampling, key, self.budget, name))
         film = video.read_frames(data, sampling, self.patcher, self.budget, name, unwanted.is_set)
         track = audio.sound_track(data, self.budget, name) if sampling.use_audio_in_video else None
         return Item(
-            speech=None if track is None else audio.log_mel(track, self.extractor, key),
+            speech=None if track is None else self._mel(track, key, name),
             film=self.patcher.video(film.frames, key),
             seconds_per_grid=film.seconds_per_grid,
         )
+
+    def _mel(self, samples: Floats, key: str, name: str) -> Speech:
+        self.budget.check_places(self.writer.sound_places(len(samples) // self.extractor.hop_length), name)
+        return audio.log_mel(samples, self.extractor, key)
 
 
 def _some(data: bytes, name: str) -> bytes:

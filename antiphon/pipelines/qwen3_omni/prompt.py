@@ -92,7 +92,11 @@ class PromptWriter:
     def places(self, speech: Speech | None, *pictures: Patches | None) -> int:
         """What one medium takes of the prompt, a video with its sound."""
         seen = sum(self._places(item) for item in pictures if item is not None)
-        return seen + (audio_tokens(speech.frames, self._n_window) if speech is not None else 0)
+        return seen + (self.sound_places(speech.frames) if speech is not None else 0)
+
+    def sound_places(self, frames: int) -> int:
+        """What so many mel frames take."""
+        return audio_tokens(frames, self._n_window)
 
     def _places(self, item: Patches) -> int:
         time, rows, columns = item.grid

@@ -19,7 +19,7 @@ from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.answer import Answer, End, Marks, Piece
 from antiphon.pipelines.qwen3_omni.detokenizer import read_tokenizer
-from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, thinker_params
+from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, generation_defaults, thinker_params
 from antiphon.pipelines.qwen3_omni.payloads import Finished, Prompt, Said, ThinkerInput
 from antiphon.pipelines.stage import Emit, Fence, Ready, Reason, Request, Stage, Wait
 
@@ -90,10 +90,8 @@ class Thinker(Stage[Task]):
         self.embed = net.model.embed_tokens
         self.slice = prefill_slice
         self.tokenizer = read_tokenizer(folder)
-        generation = model.read_generation(folder)
-        self.defaults = generation if generation.get("do_sample") else {}
-        eos = generation.get("eos_token_id") or ()
-        self.eos = frozenset((self.config.im_end_token_id, *([eos] if isinstance(eos, int) else eos)))
+        self.defaults, ends = generation_defaults(model.read_generation(folder))
+        self.eos = frozenset((self.config.im_end_token_id, *ends))
         self.marks = Marks(self.tokenizer)
         self.guides = Guides(self.tokenizer, self.eos, self.lm_head.out_features)
         talker = self.config.talker_config

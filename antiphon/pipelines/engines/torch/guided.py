@@ -94,6 +94,8 @@ def _letters_only(tokenizer: Any) -> str:
 
 
 def _reason(error: str) -> str:
-    """The first line of llguidance's report, without where in our own grammar it was."""
+    """The first line of llguidance's report, without where in our own grammar it was; of its parser, nothing of its insides."""
     first = error.strip().splitlines()[0] if error.strip() else "it is too large"
+    if first.startswith("Parser Error"):
+        return "what has been said cannot be gone on with"
     return first.partition("): ")[2] or first
