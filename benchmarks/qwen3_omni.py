@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import copy
-import json
 import math
 import statistics
 import tempfile
@@ -30,30 +28,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
 
 from antiphon.pipelines.client import Client
 from antiphon.pipelines.engines.torch.place import Place
-from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
 from antiphon.pipelines.outputs import AudioDelta, TextDelta
 from antiphon.pipelines.qwen3_omni import model
-from antiphon.pipelines.qwen3_omni.code2wav import Code2Wav
-from antiphon.pipelines.qwen3_omni.code_predictor import residual_codes
-from antiphon.pipelines.qwen3_omni.payloads import Layout, Prompt
 from antiphon.pipelines.qwen3_omni.pipeline import build
-from antiphon.pipelines.qwen3_omni.talker import Talker
-from antiphon.pipelines.qwen3_omni.thinker import Thinker
-from antiphon.pipelines.qwen3_omni.vocoder import Voice
-from antiphon.pipelines.requests import GenerateRequest, Message, TextPart
-from antiphon.pipelines.requests import Sampling as Asked
+from antiphon.pipelines.requests import GenerateRequest, Message, Sampling, TextPart
 from antiphon.pipelines.runtime import LocalRuntime
+from benchmarks import random_weights
 from benchmarks.machine import machine, table
-
-QUESTION = "Hello, how are you today?"
-"""The same for every row: rows of other lengths would be batched otherwise in the two, which is not what is compared."""
-FIRST, THEN = 2, 10
+from benchmarks.qwen3_omni_loop import FIRST, QUESTION, THEN, BareLoop
 
 
 def question(n: int, tokens: int, frames: int) -> GenerateRequest:
@@ -63,113 +50,12 @@ def question(n: int, tokens: int, frames: int) -> GenerateRequest:
         task="chat",
         terminals=("text", "audio"),
         messages=(Message("user", (TextPart(QUESTION),)),),
-        sampling=Asked(max_tokens=tokens),
+        sampling=Sampling(max_tokens=tokens),
         stage_params={
             "talker": {"max_tokens": frames, "temperature": 0.0},
             "code2wav": {"first_chunk_frames": FIRST, "chunk_frames": THEN},
         },
     )
-
-
-class BareLoop:
-    """The modules of the stages, stepped in a plain loop: what the graph's own cost is measured against."""
-
-    def __init__(self, folder: str, place: dict[str, Any]) -> None:
-        self.thinker, self.talker = Thinker(folder, **place), Talker(folder, **place)
-        self.code2wav = Code2Wav(folder, device=place.get("device", "cpu"))
-        self.tokenizer = self.thinker.tokenizer
-
-    def prompt(self) -> list[int]:
-        turns = [{"role": "user", "content": QUESTION}]
-        text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
-
-    @torch.inference_mode()
-    def run(self, batch: int, tokens: int, frames: int) -> tuple[float, float, int]:
-        """Seconds, CPU seconds, and frames made."""
-        begun, busy = time.perf_counter(), time.process_time()
-        prompts = [self.prompt() for _ in range(batch)]
-        greedy = [Sampler(Sampling(), self.thinker.lm_head.out_features, self.thinker.place.device) for _ in prompts]
-        mind = [self.thinker.decoder.cache.open(len(p) + tokens) for p in prompts]
-        hidden = torch.cat([self._prefill(row, ids) for row, ids in zip(mind, prompts, strict=True)])
-        said = choose(self.thinker.lm_head(hidden), greedy)
-        speech = _Speech(self, prompts, said, frames)
-        for step in range(frames):
-            speech.step(said if step < tokens - 1 else None)
-            if step < tokens - 1:  # the last one ends the answer and is not spoken, but it is made
-                ids = torch.tensor([[t] for t in said], device=self.thinker.place.device)
-                at = torch.tensor([[len(p) + step] for p in prompts], dtype=torch.float32)
-                output = self.thinker.decoder.forward(mind, self.thinker.embed(ids), at.expand(3, -1, -1))
-                said = choose(self.thinker.lm_head(output.last_hidden_state[:, -1]), greedy)
-        speech.end()
-        for row in mind:
-            self.thinker.decoder.cache.close(row)
-        return time.perf_counter() - begun, time.process_time() - busy, speech.made
-
-    def _prefill(self, row: Any, ids: list[int]) -> torch.Tensor:
-        embeds = self.thinker.embed(torch.tensor([ids], device=self.thinker.place.device))
-        at = torch.arange(len(ids), dtype=torch.float32).expand(3, 1, -1)
-        hidden: torch.Tensor = self.thinker.decoder.forward([row], embeds, at).last_hidden_state[:, -1]
-        return hidden
-
-
-class _Speech:
-    """Talker and Code2Wav of the bare loop."""
-
-    def __init__(self, loop: BareLoop, prompts: list[list[int]], said: list[int], frames: int) -> None:
-        self.loop, self.limit, self.made, self.steps = loop, frames, 0, 0
-        talker = loop.talker
-        sampling = Sampling(repetition_penalty=1.05)
-        self.samplers = [Sampler(sampling, talker.talker.vocab_size, talker.place.device) for _ in prompts]
-        speaker = next(iter(talker.config.talker_config.speaker_id))
-        filled = [
-            talker.input.prefill(Prompt(np.array(ids), Layout()), token, speaker)
-            for ids, token in zip(prompts, said, strict=True)
-        ]
-        self.lengths = [len(rows) for rows, _, _ in filled]
-        self.rows = [talker.decoder.cache.open(n + frames) for n in self.lengths]
-        states = [
-            talker.decoder.forward([row], rows[None], at[:, None]).last_hidden_state[:, -1]
-            for row, (rows, at, _) in zip(self.rows, filled, strict=True)
-        ]
-        self.hidden = torch.cat(states)
-        self.voices = [Voice() for _ in prompts]
-        self.codes: list[list[list[int]]] = [[] for _ in prompts]
-        self.want = FIRST
-
-    def step(self, said: list[int] | None) -> None:
-        """One frame of every row. (Rows whose talker ends early go on: the benchmark's limits are reached.)"""
-        talker, place = self.loop.talker, self.loop.talker.place
-        if self.steps:
-            text = talker.input.text(said) if said is not None else talker.input.pad.expand(len(self.rows), -1)
-            at = torch.tensor([[n + self.steps - 1] for n in self.lengths], dtype=torch.float32)
-            x = (self.carried + text)[:, None]
-            self.hidden = talker.decoder.forward(self.rows, x, at.expand(3, -1, -1)).last_hidden_state[:, -1]
-        self.steps += 1
-        if self.steps == self.limit:
-            return
-        barred = talker.suppressed.clone()
-        barred[talker.end] = True
-        first = choose(talker.talker.codec_head(self.hidden), self.samplers, barred.to(place.device))
-        residual, self.carried = residual_codes(
-            talker.predictor, self.hidden, talker.input.codec(first), self.samplers
-        )
-        for held, code, rest in zip(self.codes, first, residual, strict=True):
-            held.append([code, *rest])
-        self.made += len(first)
-        if len(self.codes[0]) == self.want:
-            self._sound()
-
-    def _sound(self) -> None:
-        if self.codes[0]:
-            self.loop.code2wav.vocoder.push(self.voices, self.codes)
-            self.codes, self.want = [[] for _ in self.codes], THEN
-
-    def end(self) -> None:
-        self._sound()
-        for row in self.rows:
-            self.loop.talker.decoder.cache.close(row)
 
 
 async def through_graph(client: Client, batch: int, tokens: int, frames: int) -> dict[str, float]:
@@ -278,39 +164,9 @@ def checkpoint(options: argparse.Namespace) -> Iterator[str]:
         folder = Path(held)
         tiny.build(folder)
         if options.published_size:
-            _resize(folder, published.CONFIG)
-            model.load = _random
+            random_weights.resize(folder, published.CONFIG)
+            model.load = random_weights.random
         yield str(folder)
-
-
-def _resize(folder: Path, sizes: dict[str, Any]) -> None:
-    """The tiny checkpoint's config at other sizes, with its own tokenizer's ids."""
-    held = json.loads((folder / "config.json").read_text())
-    for part, values in copy.deepcopy(sizes).items():
-        if not isinstance(values, dict):
-            continue
-        for key, value in values.items():
-            if isinstance(value, dict) or (not key.endswith("_id") and key != "speaker_id"):
-                held[part][key] = value
-        held[part].pop("layer_types", None)
-    first = held["talker_config"]["text_config"]["vocab_size"] - 1024
-    for offset, name in enumerate(("codec_pad_id", "codec_bos_id", "codec_eos_token_id", "codec_nothink_id")):
-        held["talker_config"][name] = first + 100 + offset
-    held["talker_config"] |= {"codec_think_bos_id": first + 108, "codec_think_eos_id": first + 109}
-    held["talker_config"]["speaker_id"] = {"ethan": first + 254}
-    (folder / "config.json").write_text(json.dumps(held))
-
-
-def _random(part: str, config: Any, folder: Any, place: Place, cache_bytes: int = 0) -> Any:
-    """``model.load`` without a checkpoint."""
-    module = model.build(part, config)
-    for owner in module.modules():
-        for key, value in list(owner.named_parameters(recurse=False)):
-            made = torch.empty(value.shape, device=place.device, dtype=place.dtype).normal_(0, 0.02)
-            setattr(owner, key, torch.nn.Parameter(made, requires_grad=False))
-        for key, value in list(owner.named_buffers(recurse=False)):
-            owner._buffers[key] = value.to(place.device)
-    return module.eval()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
