@@ -108,8 +108,10 @@ class SteppedLane(Lane[Stage[Any]]):
         batch: list[Seat] = []
         spent = 0
         for _, cost, seat in ready:
-            if len(batch) == station.config.max_batch or (batch and spent + cost > station.config.step_budget):
+            if len(batch) == station.config.max_batch:
                 break
+            if batch and spent + cost > station.config.step_budget:
+                continue  # the next one may be small: a token of an answer beside another's prompt
             batch.append(seat)
             spent += cost
             if not seat.started:

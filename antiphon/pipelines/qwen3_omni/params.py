@@ -18,6 +18,8 @@ THINKER_TOKENS = 1024
 TALKER_FRAMES = 4096
 """The model's own limits when a request names none (transformers' ``generate()`` has the same)."""
 
+PREFILL_SLICE = 512
+"""Tokens of a prompt in one step."""
 TALKER_KV_TOKENS = 98304
 """Rows of the talker's cache: sixteen answers of as many frames, and their prompts."""
 LANGUAGES = ("en", "zh", "fr", "de", "ru", "it", "es", "pt", "ja", "ko")

@@ -107,7 +107,7 @@ def build(
     if "kv_tokens" in extra.get("talker_ar", {}):
         bounds["talker_kv_tokens"] = extra["talker_ar"]["kv_tokens"]
     extra["preprocessing"] = {**bounds, **extra.get("preprocessing", {})}
-    stages = [replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})}) for s in stages]
+    stages = [_budgeted(replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})})) for s in stages]
     elsewhere = thinker not in ("", "local")
     info = _info(name, Path(folder).name, voices, speech, bool(transcriber), elsewhere, tokens)
     return PipelineConfig(name, "preprocessing", stages, info=info, check=Check(voices, bool(transcriber), elsewhere))
@@ -207,8 +207,21 @@ def _stages(speech: bool, hears: bool) -> list[StageConfig]:
             credits=TEXT_CREDITS,
             max_open=MAX_OPEN,
         ),
-        StageConfig(name="audio_encoder", factory=f"{_HERE}.encoders:AudioEncoder", next=("mm_aggregate",), **common),
-        StageConfig(name="image_encoder", factory=f"{_HERE}.encoders:ImageEncoder", next=("mm_aggregate",), **common),
+        # An item is a forward of its own: between two of them who is more urgent may have the device.
+        StageConfig(
+            name="audio_encoder",
+            factory=f"{_HERE}.encoders:AudioEncoder",
+            next=("mm_aggregate",),
+            max_open=MAX_OPEN,
+            max_batch=1,
+        ),
+        StageConfig(
+            name="image_encoder",
+            factory=f"{_HERE}.encoders:ImageEncoder",
+            next=("mm_aggregate",),
+            max_open=MAX_OPEN,
+            max_batch=1,
+        ),
         StageConfig(name="mm_aggregate", factory=f"{_HERE}.aggregate:Aggregate", next=("thinker",), merge_fn=merge, **common),
         StageConfig(
             name="thinker",
@@ -263,6 +276,14 @@ def _played(stage: StageConfig, thinker: str, transcriber: str) -> StageConfig:
         factory = "antiphon.pipelines.engines.openai.transcriber:OpenAITranscriber"
         return replace(stage, factory=factory, factory_args={"url": spec.url, "model": spec.model}, lane="remote_ears")
     return stage
+
+
+def _budgeted(stage: StageConfig) -> StageConfig:
+    """A step of an autoregressive stage holds one slice of a prompt, however many begin, and a token of everybody else: nobody
+    who is being heard waits for a crowd of newcomers."""
+    if stage.name not in ("thinker", "talker_ar"):
+        return stage
+    return replace(stage, step_budget=stage.factory_args.get("prefill_slice", params.PREFILL_SLICE) + stage.max_batch)
 
 
 _PLAIN = frozenset(("preprocessing", "mm_aggregate", "decode", "transcriber"))

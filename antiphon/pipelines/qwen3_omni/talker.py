@@ -25,6 +25,7 @@ from antiphon.pipelines.qwen3_omni.code_predictor import CodePredictor, residual
 from antiphon.pipelines.qwen3_omni.params import (
     CHUNK_FRAMES,
     FIRST_CHUNK_FRAMES,
+    PREFILL_SLICE,
     TALKER_KV_TOKENS,
     Chunking,
     chunking,
@@ -103,7 +104,7 @@ class Talker(Stage[Task]):
         device: str = "cpu",
         dtype: str = "",
         kv_tokens: int = TALKER_KV_TOKENS,
-        prefill_slice: int = 512,
+        prefill_slice: int = PREFILL_SLICE,
     ) -> None:
         self.place = Place.of(device, dtype)
         self.config = model.read_config(folder)

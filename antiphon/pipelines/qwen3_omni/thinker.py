@@ -19,7 +19,7 @@ from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.answer import Answer, End, Marks, Piece
 from antiphon.pipelines.qwen3_omni.detokenizer import read_tokenizer
-from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, generation_defaults, thinker_params
+from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, PREFILL_SLICE, generation_defaults, thinker_params
 from antiphon.pipelines.qwen3_omni.payloads import Finished, Prompt, Said, ThinkerInput
 from antiphon.pipelines.stage import Emit, Fence, Ready, Reason, Request, Stage, Wait
 
@@ -74,7 +74,7 @@ class Thinker(Stage[Task]):
         dtype: str = "",
         context: int = CONTEXT_TOKENS,
         kv_tokens: int = 65536,
-        prefill_slice: int = 512,
+        prefill_slice: int = PREFILL_SLICE,
         kept_rows: int = KEPT_ROWS,
     ) -> None:
         self.place = Place.of(device, dtype)
