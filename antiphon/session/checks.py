@@ -13,6 +13,8 @@ Json = dict[str, Any]
 MAX_NAME = 64
 MAX_ID = 512
 MAX_DESCRIPTION = 1024
+MAX_DEPTH = 64
+"""Levels of an object of a client that is kept as it is: everything that copies or writes it goes into it by recursion."""
 MAX_TEXT = 1 << 20
 """Characters in any one text of a client: instructions, a message, a tool's arguments."""
 
@@ -73,7 +75,18 @@ def a_free_object(value: Any, param: str, longest: int = MAX_TEXT) -> Json:
     except (ValueError, RecursionError):
         raise Refused(f"Invalid '{param}': not valid JSON.", "invalid_value", param) from None
     a_string(text, param, longest)
+    if _deeper(value, MAX_DEPTH):
+        raise Refused(f"Invalid '{param}': nested too deeply (at most {MAX_DEPTH} levels).", "invalid_value", param)
     return dict(value)
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Level by level: what is to be refused for its depth must not be gone into by recursion."""
+    layer = [value]
+    while layer and levels >= 0:
+        levels -= 1
+        layer = [inner for v in layer for inner in (v.values() if isinstance(v, dict) else v if isinstance(v, list) else ())]
+    return bool(layer)
 
 
 def a_bool(value: Any, param: str) -> bool:

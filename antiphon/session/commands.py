@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.session import config
 from antiphon.session.checks import MAX_ID, a_string, an_int, an_object, one_of, required
+from antiphon.session.conversation import duplicate
 from antiphon.session.core import Core
 from antiphon.session.errors import Refused, wrong_type
 from antiphon.session.events import Json
@@ -54,6 +55,8 @@ def _create_item(session: Session, core: Core, event: Json) -> None:
     wire = item.wire
     if wire["type"] == "function_call_output" and not session.conversation.knows_call(wire["call_id"]):
         raise Refused(f"Tool call ID '{wire['call_id']}' not found in conversation.", "invalid_tool_call_id", "item.call_id")
+    if item.id == session.hearing.announced:
+        raise duplicate(item.id)  # speech_started has told it, and its item is still to come
     before = session.conversation.add(item, after)
     session.responses.stir()
     for kind in ("added", "done"):

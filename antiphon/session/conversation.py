@@ -16,6 +16,12 @@ RETRIEVED_AUDIO_S = 12
 RETRIEVED_AUDIO_CHARS = 900_000
 
 
+def duplicate(item_id: str) -> Refused:
+    return Refused(
+        f"Error adding item: the item with id '{item_id}' already exists.", "item_create_duplicate_item_id", "item.id"
+    )
+
+
 def conversation_id(session: Json) -> str:
     """A session has one conversation, and it is called after it."""
     return "conv_" + str(session["id"]).removeprefix("sess_")
@@ -116,11 +122,7 @@ class Conversation:
     def add(self, item: Item, after: str | None = None) -> str | None:
         """Insert, and return the id before it. ``after``: None appends, "root" is the front."""
         if item.id in self.items:
-            raise Refused(
-                f"Error adding item: the item with id '{item.id}' already exists.",
-                "item_create_duplicate_item_id",
-                "item.id",
-            )
+            raise duplicate(item.id)
         if not after:
             at = len(self.order)
         elif after == "root":
@@ -136,6 +138,10 @@ class Conversation:
         self.order.insert(at, item.id)
         self.items[item.id] = item
         return self.order[at - 1] if at else None
+
+    def holds(self, item: Item) -> bool:
+        """Whether it is in it: once it was deleted, the client may have given its id to another."""
+        return self.items.get(item.id) is item
 
     def get(self, item_id: str, verb: str, param: str = "item_id") -> Item:
         """``verb``: retrieve, truncate, delete; it names the error."""

@@ -126,6 +126,11 @@ class Hearing:
         return {self._speech.scoring} if self._speech and self._speech.scoring else set()
 
     @property
+    def announced(self) -> str | None:
+        """The id that speech_started has told, and under which an item is still to come."""
+        return self._speech.item_id if self._speech else self._announced
+
+    @property
     def speaking(self) -> bool:
         return self._speech is not None
 
@@ -259,7 +264,7 @@ class Hearing:
         self._anticipation.drop("stale")
         self._responses.stay_cut()
         self._responses.stir()
-        item_id = speech.item_id if speech else self._announced or self._core.new_id("item")
+        item_id = self.announced or self._core.new_id("item")
         self._end_speech()
         self._commit(item_id, (start, self.received))
         self._memory.shed()

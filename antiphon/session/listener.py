@@ -101,7 +101,7 @@ class Listener:
                 sounding.response.buffered = False
                 core.emit("output_audio_buffer.cleared", response_id=sounding.response.id)
         for item in cut:
-            if item.mark is not None and item.id in self._conversation.items:
+            if item.mark is not None and self._conversation.holds(item):
                 ms = item.mark * 1000 // OUT_RATE
                 core.emit("conversation.item.truncated", item_id=item.id, content_index=0, audio_end_ms=ms)
 

@@ -265,8 +265,11 @@ class Responses:
                 self._end(response, *response.ending)
         self._listener.let_go(self._running.values())
         if self._next is not None and self.active is None:
-            (params, _), self._next = self._next, None
-            self._ask(params)
+            (params, event_id), self._next = self._next, None
+            try:
+                self._ask(params)
+            except Refused as refused:  # its input, which may name what is gone by now
+                self._core.do(Send(refusal(refused, event_id)))
         if self._owed and self.active is None and not self._core.user_speaks:
             self.answer()
         return min(due, default=None)

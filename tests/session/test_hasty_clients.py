@@ -65,3 +65,16 @@ def test_a_call_that_the_token_limit_cut_off_is_incomplete() -> None:
     (item,) = [e["item"] for e in sent if e["type"] == "response.output_item.done"]
     assert (item["status"], item["arguments"]) == ("incomplete", '{"')
     assert sent[kinds(sent).index("response.done")]["response"]["status"] == "incomplete"
+
+
+def test_a_waiting_one_that_cannot_be_made_is_refused_by_its_own_id() -> None:
+    """Its input is read when its time comes; a reference to nothing broke the conversation."""
+    talk = Talk()
+    gen = call(talk)
+    wanted = {"input": [{"type": "item_reference", "id": "gone"}]}
+    assert talk.command("response.create", event_id="e2", response=wanted) == []
+    sent = talk.end(gen)
+    (error,) = [e["error"] for e in sent if e["type"] == "error"]
+    assert (error["code"], error["param"], error["event_id"]) == ("item_retrieve_invalid_item_id", "response.input[0].id", "e2")
+    assert "response.created" not in kinds(sent)
+    assert "response.created" in kinds(talk.command("response.create"))

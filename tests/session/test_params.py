@@ -114,3 +114,17 @@ def test_a_talk_in_another_script_is_not_taken_for_a_quarter_of_its_length() -> 
         assert tokens <= rough_tokens(Message("user", (Text(text),))) <= 1.5 * tokens
     weather = '{"temperature": 18, "sky": "sunny", "wind": {"speed": 3.2, "dir": "NW"}}' * 3
     assert 93 <= rough_tokens(CallOutput("c", weather)) <= 1.5 * 93
+
+
+@pytest.mark.parametrize("key", ["tracing", "prompt", "reasoning", "tools"])
+def test_what_is_kept_as_it_is_may_not_be_nested_beyond_what_copying_can_follow(key: str) -> None:
+    """500 levels passed the check and broke the conversation at the next session.update."""
+    deep: dict[str, Any] = {}
+    for _ in range(500):
+        deep = {"a": deep}
+    value = [{"type": "function", "name": "f", "parameters": deep}] if key == "tools" else deep
+    talk = Talk()
+    (error,) = talk.update(**{key: value})
+    path = f"session.{key}[0].parameters" if key == "tools" else f"session.{key}"
+    assert (error["error"]["code"], error["error"]["param"]) == ("invalid_value", path)
+    assert [e["type"] for e in talk.update()] == ["session.updated"]
