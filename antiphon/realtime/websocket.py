@@ -19,6 +19,7 @@ from antiphon.realtime.holdings import Holdings
 from antiphon.realtime.outbox import Outbox
 from antiphon.realtime.protocol import schema, wire
 from antiphon.realtime.protocol.beta import Beta
+from antiphon.realtime.protocol.fitting import fitting
 from antiphon.realtime.protocol.media import check_media
 from antiphon.realtime.protocol.schema import Dialect, Json
 from antiphon.realtime.shell.finishing import Finisher
@@ -136,7 +137,7 @@ class Connection:
             self._holdings.told(event["type"], event.get("item_id") or event["item"]["id"])
         for ready in self._finisher.finish(event):
             for told in self._beta.from_ga(ready) if self._beta else (ready,):
-                self._outbox.put(wire.encode({"event_id": new_id("event"), **told}))
+                self._outbox.put(fitting({"event_id": new_id("event"), **told}, wire.MAX_OUT))
 
     def play(self, sound: ev.Play) -> None:
         raise NotImplementedError("audio on a WebSocket goes by events")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from antiphon.realtime.protocol.fitting import fitting
 from antiphon.realtime.settings import Settings
 from antiphon.realtime.webrtc import candidates, offer
 from antiphon.realtime.webrtc.addresses import port_range
-from antiphon.realtime.webrtc.channel import fitting
 from tests.webrtc.calling import Caller, serving
 
 SDP = {"Content-Type": "application/sdp"}

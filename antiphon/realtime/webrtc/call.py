@@ -20,12 +20,13 @@ from antiphon.realtime.errors import ProtocolError, Stalled
 from antiphon.realtime.outbox import Outbox
 from antiphon.realtime.protocol import schema, wire
 from antiphon.realtime.protocol.beta import Beta
+from antiphon.realtime.protocol.fitting import fitting
 from antiphon.realtime.protocol.media import check_media
 from antiphon.realtime.protocol.schema import Dialect, Json
 from antiphon.realtime.shell.runner import Shell
 from antiphon.realtime.webrtc import offer as offers
 from antiphon.realtime.webrtc.arrivals import Arrivals
-from antiphon.realtime.webrtc.channel import LABEL, MESSAGE, Channel, fitting
+from antiphon.realtime.webrtc.channel import LABEL, MESSAGE, Channel
 from antiphon.realtime.webrtc.echo import EchoCanceller
 from antiphon.realtime.webrtc.peer import NotConnected, Peer
 from antiphon.realtime.webrtc.track import Track

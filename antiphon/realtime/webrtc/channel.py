@@ -5,17 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from antiphon.realtime.protocol import wire
-from antiphon.realtime.protocol.schema import Json
-
 LABEL = "oai-events"
 MESSAGE = 64 << 10
 """Bytes in one message at most: what a peer takes that says nothing about it (RFC 8841)."""
 BUFFERED = 256 << 10
 """Bytes handed to SCTP and not yet acknowledged, past which the writer waits."""
 POLL_S = 0.02
-CUT = 2_000
-"""Characters that strings keep in an event that would not fit."""
 
 
 class Channel:
@@ -47,30 +42,3 @@ class Channel:
         """Until everything sent has been acknowledged, or the channel is closed."""
         while self._channel is not None and self._channel.readyState == "open" and self._channel.bufferedAmount:  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)
-
-
-def fitting(event: Json, limit: int) -> str:
-    """The event as text of at most ``limit`` bytes. Long strings are cut, and end in "…", where it must be.
-
-    A message beyond a peer's limit would close its channel (and with it the call). What cannot be made to fit becomes
-    an ``error`` event that says so; a side channel gets every event whole.
-    """
-    text = wire.encode(event)
-    if len(text.encode()) <= limit:
-        return text
-    text = wire.encode(_cut(event))
-    if len(text.encode()) <= limit:
-        return text
-    message = f"An event '{event['type']}' is larger than the {limit >> 10} KiB of one message of this data channel."
-    error = {"type": "server_error", "code": "event_too_large", "message": message, "param": None, "event_id": None}
-    return wire.encode({"type": "error", "event_id": event["event_id"], "error": error})
-
-
-def _cut(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= CUT else value[:CUT] + "…"
-    if isinstance(value, dict):
-        return {key: _cut(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_cut(inner) for inner in value]
-    return value

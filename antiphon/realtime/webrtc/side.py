@@ -17,6 +17,7 @@ from antiphon.realtime.errors import NotFound, Stalled
 from antiphon.realtime.outbox import Outbox
 from antiphon.realtime.protocol import wire
 from antiphon.realtime.protocol.beta import Beta
+from antiphon.realtime.protocol.fitting import fitting
 from antiphon.realtime.protocol.schema import Dialect, Json
 from antiphon.realtime.sockets import abort_of
 
@@ -73,7 +74,7 @@ class SideChannel:
             self._outbox.close(GOING_AWAY, "The call has ended.")
             return
         for ready in self._beta.from_ga(event) if self._beta else (event,):
-            self._outbox.put(wire.encode({"event_id": new_id("event"), **ready}))
+            self._outbox.put(fitting({"event_id": new_id("event"), **ready}, wire.MAX_OUT))
 
     async def _read(self) -> None:
         with contextlib.suppress(WebSocketDisconnect):
