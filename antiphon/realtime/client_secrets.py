@@ -104,7 +104,7 @@ def _mint_beta(doors: Doors, caller: Caller, body: Json, kind: Kind = "realtime"
     session = _session(doors, carried)
     key = doors.state.keys.mint(caller, carried, BETA_SECONDS)
     secret = {"value": key.value, "expires_at": key.expires_at}
-    return {**beta.session_from_ga(session, flat.get("temperature") or 0.8), "client_secret": secret}
+    return {**beta.session_from_ga(session), "client_secret": secret}
 
 
 def _mint_beta_transcription(doors: Doors, caller: Caller, body: Json) -> Json:

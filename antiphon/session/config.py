@@ -113,6 +113,8 @@ def _merge_top(new: Json, patch: Json, features: Features) -> None:
         new["parallel_tool_calls"] = a_bool(patch["parallel_tool_calls"], "session.parallel_tool_calls")
     if patch.get("max_output_tokens") is not None:
         new["max_output_tokens"] = token_limit(patch["max_output_tokens"], "session.max_output_tokens")
+    if patch.get("temperature") is not None:  # the beta's; told only where it was set, for GA has no such field
+        new["temperature"] = a_number(patch["temperature"], "session.temperature", 0.0, 2.0)
     if patch.get("truncation") is not None:
         new["truncation"] = _truncation(patch["truncation"], "session.truncation")
     if "tracing" in patch:

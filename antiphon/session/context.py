@@ -63,7 +63,7 @@ class Context:
             voice=params.voice or config["audio"]["output"]["voice"],
             speed=config["audio"]["output"]["speed"],
             max_tokens=max_tokens,
-            temperature=params.temperature,
+            temperature=config.get("temperature") if params.temperature is None else params.temperature,
             recognition=recognition_of(config),
         )
 

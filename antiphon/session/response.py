@@ -89,7 +89,7 @@ class Response:
             "audio": {"output": {"format": self._format, "voice": self.request.voice}},
             "metadata": self._metadata,
             "usage": self._usage() if ended else None,
-        }
+        } | ({} if self.request.temperature is None else {"temperature": self.request.temperature})
 
     def begin(self) -> None:
         self._core.emit("response.created", response=self.wire())
@@ -266,7 +266,7 @@ class Response:
             core.emit("response.content_part.done", part={"type": "text", "text": output.text}, **at)
         whole = replace(output.item, mark=None)  # its end tells the whole text; what was heard is told afterwards
         shown = whole.public()
-        if self._conversation is not None and output.item.id in self._conversation.items:
+        if self._conversation is not None and self._conversation.holds(output.item):
             before = self._conversation.before(output.item.id)
             core.emit("conversation.item.done", previous_item_id=before, item=shown)
         core.emit("response.output_item.done", response_id=self.id, output_index=output.index, item=shown)

@@ -81,9 +81,10 @@ def test_input_in_pieces_is_input_at_once(audio_format: dict[str, Any], width: i
     assert abs(len(whole) - 16_000) < 32  # a second in, a second out, but for the filter's look-ahead
 
 
-def finisher(output: dict[str, Any], audio_input: dict[str, Any] = PCM) -> tuple[Finisher, AudioStore]:
+def finisher(output: dict[str, Any], audio_input: dict[str, Any] = PCM, interrupts: bool = True) -> tuple[Finisher, AudioStore]:
     store = AudioStore("s")
-    session = {"audio": {"input": {"format": audio_input}, "output": {"format": output}}}
+    listening = {"format": audio_input, "turn_detection": {"interrupt_response": interrupts}}
+    session = {"audio": {"input": listening, "output": {"format": output}}}
     numbers = iter(range(10**6))
     return Finisher(store, lambda: session, lambda kind: f"{kind}_{next(numbers)}"), store
 
@@ -125,6 +126,15 @@ def test_g711_goes_out_whole_and_the_format_of_a_response_stays(law: str) -> Non
     back = Hearing({"type": law}).feed(data)
     wanted = tone(16_000, 0.5)[: len(back)]
     assert np.corrcoef(back, wanted)[0, 1] > 0.99
+
+
+def test_speech_that_interrupts_nothing_costs_an_answer_no_sample() -> None:
+    ready, _ = finisher(PCM, interrupts=False)
+    ready.finish(created({"type": "audio/pcmu"}))
+    events = ready.finish(delta(tone(24_000, 0.1)))
+    ready.finish({"type": "input_audio_buffer.speech_started", "item_id": "u"})
+    events += ready.finish(done())[:-1]
+    assert len(b"".join(base64.b64decode(e["delta"]) for e in events)) == 800
 
 
 def test_after_an_interruption_not_even_the_filters_tail_goes_out() -> None:

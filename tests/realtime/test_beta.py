@@ -10,7 +10,7 @@ from antiphon.realtime.errors import ProtocolError
 from antiphon.realtime.protocol import beta
 from antiphon.realtime.protocol.beta import Beta
 from antiphon.session import config
-from antiphon.session.events import Command, Send
+from antiphon.session.events import Command, Generate, Send
 from antiphon.session.machine import Session
 
 
@@ -80,6 +80,7 @@ def test_a_flat_update_becomes_a_deep_one_with_only_its_keys() -> None:
             "type": "realtime",
             "output_modalities": ["audio"],
             "max_output_tokens": 100,
+            "temperature": 0.7,
             "audio": {
                 "input": {
                     "format": {"type": "audio/pcmu"},
@@ -189,3 +190,41 @@ def test_transcription_sessions_keep_their_own_event_names() -> None:
 def test_arguments_done_has_no_name() -> None:
     done = {"type": "response.function_call_arguments.done", "name": "f", "arguments": "{}"}
     assert translator().from_ga(done) == [{"type": "response.function_call_arguments.done", "arguments": "{}"}]
+
+
+def test_the_temperature_is_told_only_when_it_is_in_force_and_reaches_the_model() -> None:
+    """It was kept beside the session: told also when the update was refused, out of range too, and never used."""
+    session = Session(ga_session(), new_id=lambda kind: f"{kind}_7")
+    dialect = translator()
+
+    def say(event: dict[str, Any]) -> list[Any]:
+        return session.handle(Command(dialect.to_ga(event)), 0.0)
+
+    def told(effects: list[Any]) -> list[dict[str, Any]]:
+        return [beta for e in effects if isinstance(e, Send) for beta in dialect.from_ga(e.event)]
+
+    (error,) = told(say({"type": "session.update", "session": {"temperature": 0.7, "tool_choice": "perhaps"}}))
+    assert error["error"]["param"] == "session.tool_choice"
+    (error,) = told(say({"type": "session.update", "session": {"temperature": 7.0}}))
+    assert error["error"]["param"] == "session.temperature"
+    (updated,) = told(say({"type": "session.update", "session": {"instructions": "x"}}))
+    assert updated["session"]["temperature"] == 0.8
+    (updated,) = told(say({"type": "session.update", "session": {"temperature": 0.6}}))
+    assert updated["session"]["temperature"] == 0.6
+    effects = say({"type": "response.create"})
+    assert [e.request.temperature for e in effects if isinstance(e, Generate)] == [0.6]
+    assert told(effects)[0]["response"]["temperature"] == 0.6
+
+
+@pytest.mark.parametrize("names", [["video"], [], ["text", "audio", "audio"]])
+def test_modalities_that_are_none_are_refused_and_not_taken_for_text(names: list[str]) -> None:
+    session = Session(ga_session(), new_id=lambda kind: f"{kind}_7")
+    dialect = translator()
+    asked = [{"type": "session.update", "session": {"modalities": names}}]
+    asked += [{"type": "response.create", "response": {"modalities": names}}]
+    for event in asked:
+        (effect,) = session.handle(Command(dialect.to_ga(event)), 0.0)
+        assert isinstance(effect, Send)
+        (told,) = dialect.from_ga(effect.event)
+        path = ("session" if event["type"] == "session.update" else "response") + ".modalities"
+        assert told["type"] == "error" and told["error"]["param"].startswith(path)

@@ -24,6 +24,8 @@ EVENTS = {
     "conversation.item.added": "conversation.item.created",
 }
 DROPPED = {"conversation.item.done"}
+TEMPERATURE = 0.8
+"""What the beta told of a session that had set none."""
 PARTS = {"output_text": "text", "output_audio": "audio"}
 PARAMS = {
     "session.audio.input.turn_detection": "session.turn_detection",
@@ -42,17 +44,13 @@ PARAMS = {
 
 
 class Beta:
-    """The translator of one connection. It remembers the temperature, which GA has no place for."""
-
-    def __init__(self) -> None:
-        self._temperature = 0.8
+    """The translator of one connection."""
 
     # ---- from the client
     def to_ga(self, event: Json) -> Json:
         """A checked beta event as the GA event of the same meaning; raises ``ProtocolError`` for a format unknown."""
         match event["type"]:
             case "session.update":
-                self._temperature = event["session"].get("temperature") or self._temperature
                 return {**event, "session": session_to_ga(event["session"], event_id=event.get("event_id"))}
             case "transcription_session.update":
                 session = session_to_ga(event["session"], kind="transcription", event_id=event.get("event_id"))
@@ -78,37 +76,27 @@ class Beta:
             transcription = session.get("type") == "transcription"
             if transcription:
                 event["type"] = f"transcription_{kind}"
-            event["session"] = session_from_ga(session, self._temperature)
+            event["session"] = session_from_ga(session)
             if kind == "session.created" and not transcription:
                 conversation = {"id": conversation_id(session), "object": "realtime.conversation"}
                 return [event, {"type": "conversation.created", "conversation": conversation}]
         elif kind in ("response.created", "response.done"):
-            event["response"] = self._response_from_ga(event["response"])
+            event["response"] = _response_from_ga(event["response"])
         elif kind == "response.function_call_arguments.done":
             event.pop("name", None)
         if isinstance(event.get("item"), dict):
             event["item"] = _item_from_ga(event["item"])
         return [event]
 
-    def _response_from_ga(self, response: Json) -> Json:
-        flat = {k: v for k, v in response.items() if k not in ("audio", "output_modalities")}
-        output = (response.get("audio") or {}).get("output") or {}
-        flat["modalities"] = _modalities(response.get("output_modalities"))
-        flat["voice"] = output.get("voice")
-        flat["output_audio_format"] = NAMES.get((output.get("format") or {}).get("type", ""), "pcm16")
-        flat["temperature"] = self._temperature
-        flat["output"] = [_item_from_ga(item) for item in response.get("output") or ()]
-        return flat
-
 
 def session_to_ga(flat: Json, *, kind: str = "realtime", event_id: str | None = None) -> Json:
     """A flat session, whole or partial, as a GA one; only the keys that are there appear."""
     session: Json = {"type": kind}
-    for name in ("model", "instructions", "tools", "tool_choice", "tracing", "include"):
+    for name in ("model", "instructions", "tools", "tool_choice", "temperature", "tracing", "include"):
         if name in flat:
             session[name] = flat[name]
     if flat.get("modalities") is not None:
-        session["output_modalities"] = ["audio"] if "audio" in flat["modalities"] else ["text"]
+        session["output_modalities"] = _output_modalities(flat["modalities"])
     if flat.get("max_response_output_tokens") is not None:
         session["max_output_tokens"] = flat["max_response_output_tokens"]
     heard: Json = {}
@@ -128,7 +116,7 @@ def session_to_ga(flat: Json, *, kind: str = "realtime", event_id: str | None = 
     return session
 
 
-def session_from_ga(session: Json, temperature: float = 0.8) -> Json:
+def session_from_ga(session: Json) -> Json:
     """The whole effective GA session as the flat one that beta clients know."""
     heard = session["audio"]["input"]
     flat: Json = {
@@ -157,17 +145,28 @@ def session_from_ga(session: Json, temperature: float = 0.8) -> Json:
         "output_audio_format": NAMES.get((said.get("format") or {}).get("type", ""), "pcm16"),
         "tools": session.get("tools"),
         "tool_choice": session.get("tool_choice"),
-        "temperature": temperature,
+        "temperature": session.get("temperature", TEMPERATURE),
         "max_response_output_tokens": session.get("max_output_tokens"),
         "tracing": session.get("tracing"),
     }
+
+
+def _response_from_ga(response: Json) -> Json:
+    flat = {k: v for k, v in response.items() if k not in ("audio", "output_modalities")}
+    output = (response.get("audio") or {}).get("output") or {}
+    flat["modalities"] = _modalities(response.get("output_modalities"))
+    flat["voice"] = output.get("voice")
+    flat["output_audio_format"] = NAMES.get((output.get("format") or {}).get("type", ""), "pcm16")
+    flat["temperature"] = response.get("temperature", TEMPERATURE)
+    flat["output"] = [_item_from_ga(item) for item in response.get("output") or ()]
+    return flat
 
 
 def _response_to_ga(flat: Json, event_id: str | None) -> Json:
     moved = ("modalities", "voice", "speed", "output_audio_format", "max_response_output_tokens")
     response = {k: v for k, v in flat.items() if k not in moved}
     if flat.get("modalities") is not None:
-        response["output_modalities"] = ["audio"] if "audio" in flat["modalities"] else ["text"]
+        response["output_modalities"] = _output_modalities(flat["modalities"])
     if flat.get("max_response_output_tokens") is not None:
         response["max_output_tokens"] = flat["max_response_output_tokens"]
     if said := _output(flat, "response", event_id):
@@ -200,6 +199,11 @@ def _modalities(output: Any) -> list[str]:
     return ["text", "audio"] if "audio" in (output or ()) else ["text"]
 
 
+def _output_modalities(names: list[str]) -> list[str]:
+    """Audio always comes with its text. What is none of the beta's two goes on as it is, for the session to refuse."""
+    return ["audio"] if sorted(names) == ["audio", "text"] else names
+
+
 def _item_to_ga(item: Json) -> Json:
     if not item.get("content"):
         return item
@@ -221,6 +225,6 @@ def _item_from_ga(item: Json) -> Json:
 
 def _param(path: str) -> str:
     for ga, beta in PARAMS.items():
-        if path == ga or path.startswith(f"{ga}."):
+        if path == ga or path.startswith((f"{ga}.", f"{ga}[")):
             return beta + path[len(ga) :]
     return path

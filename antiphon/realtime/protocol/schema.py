@@ -101,6 +101,7 @@ class SessionPatch(TypedDict, total=False):
     parallel_tool_calls: bool | None
     reasoning: Object | None
     max_output_tokens: Count | str | None
+    temperature: float | None
     truncation: str | Object | None
     tracing: str | Object | None
     prompt: Object | None

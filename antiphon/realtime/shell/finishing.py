@@ -43,7 +43,8 @@ class Finisher:
         elif kind == "response.done":
             self._formats.pop(event["response"]["id"], None)
         elif kind == "input_audio_buffer.speech_started":
-            self._hushed = True
+            detection = self._session()["audio"]["input"]["turn_detection"]
+            self._hushed = bool(detection and detection["interrupt_response"])
         elif kind == "conversation.item.retrieved":
             out = [{**event, "item": self._with_audio(event["item"])}]
         return [{**e, "event_id": self._new_id("event")} for e in out]
