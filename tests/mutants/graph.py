@@ -16,6 +16,7 @@ TESTS = (
     "tests/pipelines/test_cases.py",
     "tests/pipelines/test_ends.py",
     "tests/pipelines/test_company.py",
+    "tests/pipelines/test_budget.py",
     "tests/pipelines/test_due.py",
     "tests/pipelines/test_runtime.py",
     "tests/pipelines/test_properties.py",
@@ -37,6 +38,8 @@ MUTANTS = (
     ),
     Mutant("a held task is stepped", SCHEDULER, "if not waits and seat.blocked:", "if False:"),
     Mutant("fed without hunger", SCHEDULER, "if not seat.chunks or not verdict.hungry:", "if not seat.chunks:"),
+    Mutant("a budget is ignored", SCHEDULER, "spent + cost > station.config.step_budget", "False"),
+    Mutant("the small wait behind the large", SCHEDULER, "continue  # the next one may be small", "break  # "),
     Mutant(
         "company is not asked again",
         SCHEDULER,
