@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import signal
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from starlette.applications import Starlette
@@ -27,6 +29,8 @@ from antiphon.session.features import Features
 from antiphon.settings import ServerSettings, as_toml, load
 
 Flag = typer.Option
+
+DESCRIPTORS = 1 << 16
 
 
 def serve(
@@ -88,6 +92,7 @@ def serve(
 def run(settings: ServerSettings) -> None:
     """Serve until told to end. Exits 1 with one line when the pipeline or the port cannot be had."""
     set_up_logging(settings)
+    more_descriptors()
     make_client = backend.client_factory(settings)
     listening = listen(settings)
     backend.fetch(backend.needed_weights(settings))
@@ -95,6 +100,8 @@ def run(settings: ServerSettings) -> None:
     with backend.ears(settings) as open_ear:
         app, server = make_server(settings, make_client, open_ear, failures, listening)
         del app
+        begin_listening(listening, settings)
+        hang_up_is_the_end(server)
         asyncio.run(server.serve(sockets=[listening]))
     if failures:
         fail(str(failures[0]))
@@ -135,17 +142,48 @@ def make_server(
 
 
 def listen(settings: ServerSettings) -> socket.socket:
-    """The listening socket. Exits 1 naming the port when it is in use."""
+    """The socket, bound; it listens when there is a server behind it. Exits 1 naming the port when it is in use."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
     except OSError as error:
-        listening.close()
-        fail(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another with --port")
+        cannot_listen(listening, settings, error)
     listening.set_inheritable(False)
     return listening
+
+
+def begin_listening(listening: socket.socket, settings: ServerSettings) -> None:
+    """Two servers may bind one port before either listens: the second to do so is told here. Exits 1 like ``listen``."""
+    try:
+        listening.listen(sockets.BACKLOG)
+    except OSError as error:
+        cannot_listen(listening, settings, error)
+
+
+def cannot_listen(listening: socket.socket, settings: ServerSettings, error: OSError) -> NoReturn:
+    listening.close()
+    fail(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another with --port")
+
+
+def more_descriptors() -> None:
+    """As many as the system lets this process have: the usual first limit of 1024 is for programs that use select()."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):  # not on this system
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def hang_up_is_the_end(server: sockets.Server) -> None:
+    """A terminal that closes ends its server like SIGTERM, in order. Where SIGHUP is ignored (nohup) it stays so."""
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, server.handle_exit)
 
 
 def door_settings(settings: ServerSettings) -> Settings:

@@ -1,28 +1,83 @@
-"""The HTTP server's own protocol: an answer whose client does not read can be dropped at once.
+"""The HTTP server's own protocol: what an open connection may cost.
 
-``uvicorn`` ends an unfinished answer by flushing it first, which a peer that never reads turns into for ever.
+``uvicorn`` keeps a connection that never asks anything for ever, takes in as many as there are descriptors (after which
+neither a caller nor a model's process that starts again gets one), and ends an unfinished answer by flushing it first,
+which a peer that never reads turns into for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
+import time
 
+import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from antiphon.realtime import refusals
+from antiphon.realtime.errors import Unavailable
+
+log = logging.getLogger("antiphon.server")
+
 ABORT = "antiphon.abort"
 """Key in ``scope["extensions"]``, as in ``sockets``: a function that drops the connection and all that was not sent."""
+HEAD_S = 30.0
+"""How long a peer may take to begin a request; who takes twice as long is gone. A connection kept alive ends sooner."""
+SAY_EVERY_S = 60.0
+
+
+def room() -> int:
+    """Connections at once. A quarter of the descriptors stays free for the models' processes, calls and files."""
+    if sys.platform == "win32":
+        return 1 << 16
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 16 if soft == resource.RLIM_INFINITY else soft - soft // 4
 
 
 class HttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """Pass it as ``uvicorn.Config(http=HttpProtocol)``."""
 
     app: ASGIApp
+    said_at = -SAY_EVERY_S
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
+        if len(self.connections) > room():
+            self._full(transport)
+            return
         app: ASGIApp = self.app
         self.app = _with_abort(app, transport)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self.loop.call_later(HEAD_S, self._look, self.cycle)
+
+    def _look(self, cycle: object) -> None:
+        """Nothing was asked since the last look: no request is under way and none came."""
+        if self not in self.connections:  # it has ended, or is a WebSocket now
+            return
+        if self.cycle is cycle and (cycle is None or getattr(cycle, "response_complete", False)):
+            self.transport.abort()
+            return
+        self._look_later()
+
+    def _full(self, transport: asyncio.Transport) -> None:
+        """Said before anything is read, and the connection ends."""
+        if time.monotonic() - HttpProtocol.said_at >= SAY_EVERY_S:
+            HttpProtocol.said_at = time.monotonic()
+            log.warning("%d connections are open: more are turned away", len(self.connections) - 1)
+        told = refusals.describe(
+            Unavailable("The server has no room for more connections.", code="server_busy", retry_after_s=5.0)
+        )
+        body = msgspec.json.encode(told.body)
+        head = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close", **told.headers}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+        transport.write(f"HTTP/1.1 {told.status} Service Unavailable\r\n{lines}\r\n".encode() + body)
+        transport.close()
 
 
 def _with_abort(app: ASGIApp, transport: asyncio.Transport) -> ASGIApp:

@@ -18,6 +18,11 @@ from antiphon.realtime.protocol.wire import MAX_FRAME
 
 SETTINGS: dict[str, Any] = {"ws_max_size": MAX_FRAME, "ws_ping_interval": 20.0, "ws_ping_timeout": 20.0}
 """What ``uvicorn.Config`` needs beside ``ws=SocketProtocol``. Audio in base64 is not worth deflating."""
+ACCEPTED_AT_ONCE = 4
+"""Connections taken in before the first of them is looked at. asyncio takes in as many as its backlog in one go, and where
+there is no descriptor left it tries, and logs a traceback, as often: 2048 of them used up all that were free, and the log."""
+BACKLOG = 2048
+"""Connections that the system holds until they are taken in."""
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -42,7 +47,7 @@ def abort_of(scope: MutableMapping[str, Any]) -> Callable[[], None] | None:
 
 def config(app: Any, **settings: Any) -> uvicorn.Config:
     """A server's configuration with this room's protocols in it."""
-    ours = {"ws": SocketProtocol, "http": HttpProtocol, "ws_per_message_deflate": False}
+    ours = {"ws": SocketProtocol, "http": HttpProtocol, "ws_per_message_deflate": False, "backlog": ACCEPTED_AT_ONCE}
     return uvicorn.Config(app, **{**ours, **SETTINGS, **settings})
 
 
@@ -52,6 +57,13 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, drain: Callable[[], Awaitable[None]]) -> None:
         super().__init__(config)
         self._drain = drain
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        for server in getattr(self, "servers", ()):  # none where the application did not start
+            for listening in server.sockets:
+                with listening.dup() as same:
+                    same.listen(BACKLOG)  # what the system holds is no matter of how many are taken in at once
 
     async def shutdown(self, sockets: Any = None) -> None:
         if not self.force_exit:

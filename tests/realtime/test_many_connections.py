@@ -1,0 +1,125 @@
+"""Connections that ask nothing, and more of them than there is room for: who talks goes on talking, nothing is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from antiphon.realtime import http_protocol
+from tests.realtime.conversing import serving, talking
+
+ROOT = Path(__file__).parent.parent.parent
+HALF_A_HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+TRACE = b"GET /v1/realtime/sessions/none/trace HTTP/1.1\r\nHost: x\r\n\r\n"
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def knock(port: int) -> Stream:
+    return await asyncio.open_connection("127.0.0.1", port)
+
+
+async def ended(stream: Stream) -> bytes:
+    """All that came until the server closed."""
+    async with asyncio.timeout(5):
+        with contextlib.suppress(ConnectionResetError):
+            return await stream[0].read()
+        return b""
+
+
+def test_a_quarter_of_the_descriptors_is_kept() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert 0 < http_protocol.room() <= soft * 3 / 4 + 1
+
+
+async def test_past_the_room_a_connection_is_turned_away_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http_protocol, "room", lambda: 8)
+    monkeypatch.setattr(http_protocol.HttpProtocol, "said_at", -1e9)
+    async with serving() as running, talking(running) as talk:
+        await talk.until("session.created")
+        idle = [await knock(running.port) for _ in range(7)]
+        for _ in range(5):
+            answer = await ended(await knock(running.port))
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 5" in head
+            assert json.loads(body)["error"]["code"] == "server_busy"
+        assert sum("turned away" in record.message for record in caplog.records) == 1, "not one line for each"
+        await talk.send("input_audio_buffer.clear")
+        await talk.until("input_audio_buffer.cleared")
+        idle.pop()[1].close()
+        await asyncio.sleep(0.1)
+        reader, writer = await knock(running.port)
+        writer.write(TRACE)
+        assert b" 404 " in await asyncio.wait_for(reader.readline(), 5)
+        writer.close()
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_a_flood_leaves_descriptors_for_the_others(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (160, 160))
+    with log.open("wb") as said:
+        server = subprocess.Popen(  # noqa: ASYNC220 - it takes a moment
+            [sys.executable, "-m", "tests.realtime.stub_server", "0"], stdout=said, stderr=said, preexec_fn=limit, cwd=ROOT
+        )
+    flood: list[socket.socket] = []
+    try:
+        async with asyncio.timeout(30):
+            while not (found := re.search(rb"ready (?:at \w+://\S+:)?(\d+)", log.read_bytes())):
+                assert server.poll() is None, log.read_text()
+                await asyncio.sleep(0.05)
+        port = int(found[1])
+        for _ in range(400):
+            flood.append(socket.socket())
+            flood[-1].setblocking(False)
+            flood[-1].connect_ex(("127.0.0.1", port))
+        await asyncio.sleep(1.5)
+        assert len(os.listdir(f"/proc/{server.pid}/fd")) < 150
+        assert "Traceback" not in log.read_text()
+    finally:
+        for each in flood:
+            each.close()
+        server.kill()
+        server.wait()
+
+
+async def test_who_asks_nothing_is_let_go_and_a_conversation_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "HEAD_S", 0.1)
+    async with serving() as running, talking(running) as talk:
+        await talk.until("session.created")
+        silent, halfway = await knock(running.port), await knock(running.port)
+        halfway[1].write(HALF_A_HEAD)
+        assert await ended(silent) == b""
+        assert await ended(halfway) == b""
+        await asyncio.sleep(0.5)
+        await talk.send("input_audio_buffer.clear")
+        await talk.until("input_audio_buffer.cleared")
+
+
+async def test_an_answer_that_takes_its_time_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "HEAD_S", 0.1)
+    async with serving() as running:
+        inner = running.server.config.loaded_app
+
+        async def slow(scope: object, receive: object, send: object) -> None:
+            await asyncio.sleep(0.5)
+            await inner(scope, receive, send)  # type: ignore[arg-type]
+
+        running.server.config.loaded_app = slow
+        reader, writer = await knock(running.port)
+        writer.write(TRACE)
+        assert b" 404 " in await asyncio.wait_for(reader.readline(), 5)
+        writer.close()

@@ -1,0 +1,76 @@
+"""What ``antiphon serve`` asks of the system before it serves: a port of its own, descriptors, an orderly end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from antiphon.cli import serve
+from antiphon.settings import ServerSettings
+
+LITTLE = """
+import resource
+from antiphon.cli import serve
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+serve.more_descriptors()
+print(resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, serve.DESCRIPTORS), hard))
+"""
+SERVED = """
+import asyncio, signal, sys
+from starlette.applications import Starlette
+from antiphon.cli import serve
+from antiphon.realtime import sockets
+from antiphon.settings import ServerSettings
+async def drained():
+    print("drained", flush=True)
+listening = serve.listen(ServerSettings(port=0))
+server = sockets.Server(sockets.config(Starlette(), log_config=None), drained)
+if sys.argv[1] == "nohup":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+serve.hang_up_is_the_end(server)
+async def main():
+    asyncio.get_running_loop().call_later(0.5, lambda: print("up", flush=True))
+    await server.serve(sockets=[listening])
+asyncio.run(main())
+"""
+
+
+def test_the_second_of_two_that_bound_a_port_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with serve.listen(ServerSettings(port=0)) as first:
+        settings = ServerSettings(port=first.getsockname()[1])
+        with serve.listen(settings) as second:
+            serve.begin_listening(first, settings)
+            with pytest.raises(SystemExit) as ended:
+                serve.begin_listening(second, settings)
+    assert ended.value.code == 1
+    assert f"cannot listen on 127.0.0.1:{settings.port}" in capsys.readouterr().err
+
+
+def test_the_descriptors_are_as_many_as_the_system_allows() -> None:
+    pytest.importorskip("resource")
+    assert subprocess.run([sys.executable, "-c", LITTLE], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+@pytest.mark.parametrize("way", ["terminal", "nohup"])
+def test_a_hang_up_ends_in_order_unless_it_is_ignored(way: str) -> None:
+    if sys.platform == "win32":
+        pytest.skip("no SIGHUP")
+    server = subprocess.Popen([sys.executable, "-c", SERVED, way], stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    try:
+        assert server.stdout.readline() == "up\n"
+        server.send_signal(signal.SIGHUP)
+        if way == "nohup":
+            with pytest.raises(subprocess.TimeoutExpired):
+                server.wait(0.7)
+            server.send_signal(signal.SIGTERM)
+        assert server.stdout.readline() == "drained\n"
+        assert server.wait(10) == (0 if way == "terminal" else -signal.SIGTERM)
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
