@@ -60,6 +60,20 @@ def test_an_error_speaks_of_the_field_by_the_name_that_the_client_gave_it() -> N
     }
 
 
+@pytest.mark.parametrize(
+    ("ga", "beta_name"),
+    [
+        ("session.audio.input.format.rate", "session.input_audio_sample_rate"),
+        ("session.audio.input.format.type", "session.input_audio_format.type"),
+        ("session.output_modalities[0]", "session.modalities[0]"),
+        ("response.max_output_tokens", "response.max_response_output_tokens"),
+    ],
+)
+def test_each_field_has_its_beta_name_in_errors(ga: str, beta_name: str) -> None:
+    (told,) = translator().from_ga({"type": "error", "error": {"message": f"Invalid '{ga}'.", "param": ga}})
+    assert told["error"] == {"message": f"Invalid '{beta_name}'.", "param": beta_name}
+
+
 def test_a_flat_update_becomes_a_deep_one_with_only_its_keys() -> None:
     flat = {
         "modalities": ["text", "audio"],

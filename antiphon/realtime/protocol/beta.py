@@ -31,6 +31,7 @@ PARAMS = {
     "session.audio.input.turn_detection": "session.turn_detection",
     "session.audio.input.transcription": "session.input_audio_transcription",
     "session.audio.input.noise_reduction": "session.input_audio_noise_reduction",
+    "session.audio.input.format.rate": "session.input_audio_sample_rate",  # before the format that it is a part of
     "session.audio.input.format": "session.input_audio_format",
     "session.audio.output.format": "session.output_audio_format",
     "session.audio.output.voice": "session.voice",
@@ -38,6 +39,7 @@ PARAMS = {
     "session.max_output_tokens": "session.max_response_output_tokens",
     "session.output_modalities": "session.modalities",
     "response.output_modalities": "response.modalities",
+    "response.max_output_tokens": "response.max_response_output_tokens",
     "response.audio.output.voice": "response.voice",
     "response.audio.output.format": "response.output_audio_format",
 }
