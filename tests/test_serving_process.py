@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from antiphon.cli import serve
+from antiphon.pipelines.errors import ConfigError
 from antiphon.settings import ServerSettings
 
 LITTLE = """
@@ -48,6 +50,18 @@ def test_the_second_of_two_that_bound_a_port_is_told_in_one_line(capsys: pytest.
                 serve.begin_listening(second, settings)
     assert ended.value.code == 1
     assert f"cannot listen on 127.0.0.1:{settings.port}" in capsys.readouterr().err
+
+
+def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run([sys.executable, "-m", "tests.clients.py.certificate", str(cert), str(key)], check=True)
+    serve.check_certificate(ServerSettings())
+    serve.check_certificate(ServerSettings(tls_cert=str(cert), tls_key=str(key)))
+    (tmp_path / "rubbish").write_text("x")
+    for wrong, why in ((tmp_path / "absent", "No such file"), (tmp_path / "rubbish", "not a PEM"), (tmp_path, "directory")):
+        with pytest.raises(ConfigError, match=why) as refused:
+            serve.check_certificate(ServerSettings(tls_cert=str(cert), tls_key=str(wrong)))
+        assert str(wrong) in str(refused.value)
 
 
 def test_the_descriptors_are_as_many_as_the_system_allows() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +96,7 @@ def run(settings: ServerSettings) -> None:
     set_up_logging(settings)
     more_descriptors()
     make_client = backend.client_factory(settings)
+    check_certificate(settings)
     listening = listen(settings)
     backend.fetch(backend.needed_weights(settings))
     failures: list[PipelineError] = []
@@ -164,7 +167,20 @@ def begin_listening(listening: socket.socket, settings: ServerSettings) -> None:
 
 def cannot_listen(listening: socket.socket, settings: ServerSettings, error: OSError) -> NoReturn:
     listening.close()
-    fail(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another with --port")
+    other = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+    fail(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another with {other}")
+
+
+def check_certificate(settings: ServerSettings) -> None:
+    """Raises ConfigError naming the files when they cannot be used; nothing is asked at the terminal."""
+    if not settings.tls_cert:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key, password=lambda: "")
+    except OSError as error:  # an SSLError is one
+        reason = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else "not a PEM certificate and its key"
+        files = f"{settings.tls_cert!r} and tls_key {settings.tls_key!r}"
+        raise ConfigError(f"settings: tls_cert {files} cannot be used: {reason}") from None
 
 
 def more_descriptors() -> None:

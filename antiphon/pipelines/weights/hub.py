@@ -27,8 +27,11 @@ def ensure_hub(address: str, progress: Progress | None = None, store: Store | No
     name = re.sub(r"[^\w.-]", "--", f"hf--{repo}--{revision}--{path}")
     file = path.rpartition("/")[2]
     kept = store.root / name / file
-    if kept.is_file():  # it came here by a rename after its hash was right
-        return kept
+    try:
+        if kept.is_file():  # it came here by a rename after its hash was right
+            return kept
+    except OSError as e:
+        raise WeightError(f"hf:{address} cannot be looked for in {store.root} ({e.strerror}); set ANTIPHON_CACHE") from e
     if store.offline:
         raise WeightError(f"hf:{address} is not in the cache, and ANTIPHON_OFFLINE is set")
     source = HuggingFace(repo, {file: path}, revision)

@@ -148,7 +148,8 @@ def _download_wheels(pins: tuple[str, ...], dest: Path, tell: Callable[[int], No
         if process.returncode == 0:
             return
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        errors = [line for line in lines if line.lower().startswith("error")] or lines[-1:] or ["no reason given"]
+        said = [line for line in lines if line.lower().startswith("error") and not line.endswith("Exception:")]
+        errors = said or lines[-1:] or ["no reason given"]  # of pip's own exceptions the last line is the reason
         problem = f"{client} could not fetch {', '.join(pins)}: {errors[-1][:300]}"
     raise SourceError(problem)
 

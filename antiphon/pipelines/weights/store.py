@@ -108,16 +108,17 @@ class Store:
         folder = self.root / name
         if self._trusted(weight):
             return folder
-        if self._unlike(weight, weight.files) is None:
+        problem = self._unlike(weight, weight.files)
+        if problem is None:
             self._stamp(weight, folder)
             return folder
         try:
             with self._lock(name):
                 if not self._trusted(weight):  # another process may have fetched it while this one waited
-                    self._fetch(weight, progress)
+                    self._fetch(weight, progress, problem)
         except OSError as e:
             reason = e.strerror or type(e).__name__
-            raise WeightError(f"weight {name}: cannot write to {self.root} ({reason}); set ANTIPHON_CACHE") from e
+            raise WeightError(f"weight {name}: {problem}; cannot write to {self.root} ({reason}); set ANTIPHON_CACHE") from e
         return folder
 
     def _weight(self, name: str) -> Weight:
@@ -125,7 +126,7 @@ class Store:
             raise WeightError(f"no weight is called {name!r}; there are: {', '.join(self.catalog)}")
         return self.catalog[name]
 
-    def _fetch(self, weight: Weight, progress: Progress | None) -> None:
+    def _fetch(self, weight: Weight, progress: Progress | None, problem: str) -> None:
         name, folder = weight.name, self.root / weight.name
         work, made = self.root / f".{name}.part", self.root / f".{name}.part" / "files"
         wanted = sum(file.size for file in weight.files)
@@ -133,7 +134,7 @@ class Store:
         own = self.overrides.get(name) or os.environ.get(variable(name))
         sources = (Folder(Path(own), tuple(file.name for file in weight.files)),) if own else weight.sources
         if self.offline and not own:
-            sources, problems = (), ["not in the cache, and ANTIPHON_OFFLINE is set"]
+            sources, problems = (), [f"{problem.replace('is not installed', 'not in the cache')}, and ANTIPHON_OFFLINE is set"]
         for source in sources:
             shutil.rmtree(made, ignore_errors=True)
             made.mkdir(parents=True)
@@ -147,8 +148,8 @@ class Store:
             except SourceError as e:
                 problems.append(str(e))
                 continue
-            if problem := _difference(made, weight.files):
-                problems.append(f"{source}: {problem}")
+            if wrong := _difference(made, weight.files):
+                problems.append(f"{source}: {wrong}")
                 continue
             shutil.rmtree(folder, ignore_errors=True)
             os.replace(made, folder)
@@ -164,7 +165,10 @@ class Store:
 
     def _unlike(self, weight: Weight, files: tuple[File, ...]) -> str | None:
         folder = self.root / weight.name
-        return "is not installed" if not folder.is_dir() else _difference(folder, files)
+        try:
+            return "is not installed" if not folder.is_dir() else _difference(folder, files)
+        except OSError as e:  # a folder above it that may not be entered
+            return f"cannot be looked for in {self.root} ({e.strerror})"
 
     def _trusted(self, weight: Weight) -> bool:
         """The hashes were right once, and no file was touched since (the stamp holds size and time of each)."""

