@@ -17,12 +17,14 @@ BRACKET = 240
 
 _CAPITALISED = (
     "Mr Mrs Ms Dr Prof St Mt Ft Gen Gov Sen Rep Capt Lt Col Sgt Cmdr Rev Hon Pres Supt Cpl Maj Adm Fr Msgr Jr Sr Ave Blvd Rd"
-    " Ln Hwy Apt Bldg Ltd Inc Corp Co Bros Dept Univ Assn Govt Fig Vol Ch Ed No Nos Tel Ph.D B.Sc M.Sc"
+    " Ln Hwy Drs Apt Bldg Ltd Inc Corp Co Bros Dept Univ Assn Govt Fig Vol Ch Ed No Nos Tel Ph.D B.Sc M.Sc"
     " Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thurs Fri Sat Sun"
 )
 _SMALL = "vs approx est vol pp eds nos cf al govt dept e.g i.e a.m p.m ca"
 ABBREVIATIONS = frozenset(_CAPITALISED.split()) | frozenset(_SMALL.split())
 """As they are written: "Sat." is a day, "sat." ends a sentence."""
+NUMBERED = frozenset(["no", "nos", "p", "pp", "ext", "tel", "min", "max", "sec", "eq", "c", "para", "art"])
+"""A full stop after one of these ends a sentence unless a number follows ("p. 12", "Wait a sec. Then")."""
 PHRASE = re.compile(r"\s(?=(?:and|but|or|because|which|that|where|when|while|with|if|so|as|for|than|before|after|then)\s)")
 
 
@@ -68,7 +70,7 @@ def ends_sentence(text: str, start: int, end: int, whole: bool) -> bool | None:
         return True if whole or end + LOOK <= len(text) else None
     if text[start:end].startswith(".") and not text[start:end].startswith(".."):
         word = _word_before(text, start)
-        if word.lower() in {"no", "nos"}:
+        if word.lower() in NUMBERED:
             return not following[0].isdigit()
         if is_abbreviation(text, start):
             return following[0] == "\n"

@@ -34,7 +34,7 @@ _SILENT = 1024  # silent characters passed over in one call
 _WINDOW = 2048  # characters looked at; a long text waits in a backlog
 
 _STOP = re.compile(r"[.!?…]+[\"'”’)\]*_~`]*")
-_PAUSE = re.compile(r"[,;:][\"'”’)\]*_]*(?=\s)|[—](?=\S|\s)|\)(?=\s)| [–-] ")
+_PAUSE = re.compile(r"[,;:][\"'”’)\]*_]*(?=\s)|[—](?=\S|\s)|\)(?=\s)(?! \d)| [–-] (?!\d)")
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
 _MARKS = frozenset(".!?…,;:—–-)]\"'”’*_`")
 _HALF_FENCE = re.compile(r"[ \t]{0,3}(`{0,2}|~{0,2})$")

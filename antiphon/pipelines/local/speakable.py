@@ -2,7 +2,7 @@
 
 Here goes what a normaliser of plain English does not know: markdown, tables, code, links, addresses, emoji, and numbers
 and money as they are written elsewhere. What hibari's own normaliser reads well (3.14, 10:30, $1.50, dates, "Dr. Smith",
-fractions, units) is left to it.
+common units) is left to it; what it misreads is rewritten in figures.py, quantities.py and signs.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import unicodedata
 from dataclasses import dataclass
 
 from antiphon.pipelines.local.aligned import Aligned, Piece
+from antiphon.pipelines.local.figures import read_figures
+from antiphon.pipelines.local.quantities import read_quantities
+from antiphon.pipelines.local.signs import read_signs, read_words
 
 CODE_BLOCK = "Here is some code."
 """What is said in place of a fenced block of code, which nobody wants spelled."""
@@ -38,14 +41,15 @@ _ESCAPE = re.compile(r"\\([\\`*_{}\[\]()#+.!|~<>$-])")
 
 _EMAIL = re.compile(r"(?:mailto:)?\b([\w.+-]+@[\w-]+(?:\.[\w-]+)+)\b", re.A)
 _URL = re.compile(r"\b(?:https?://|ftp://|www\.)[^\s<>\"“”]*[^\s<>\"“”.,;:!?)\]}'’]", re.I)
-_DOTTED = re.compile(r"(?<![\w.,])(\d{1,5})((?:\.\d{1,5}){2,})(?![\w,]|\.\d)")
+_DOTTED = re.compile(r"(?<![\w.,])(?:[vV](?=\d))?(\d{1,5})((?:\.\d{1,5}){2,})(?![\w,]|\.\d)")
 _DECIMAL_COMMA = re.compile(r"(?<![\w.,])(\d+),(\d{1,2})(?![\w,]|\.\d)")
 _MONEY_AFTER = re.compile(r"(?<![\w.,$€£])(\d[\d.,]*\d|\d)[ ]?([€£$¥])(?!\w|\d)")
 _SHARP = re.compile(r"\b([CFcf])#(?!\w)")
 _SQUARED = re.compile(r"(?<=\b[kcm]m)²")
 _BRACKETS = re.compile(r"[\[\]{}]")
 _ODD_SPACE = re.compile(r"[\u00a0\u2000-\u200a\u202f\u205f\u3000\t\r\f\v\n]+")
-_ODD_HYPHEN = re.compile("[\u2010\u2011\u2212]")
+_ODD_HYPHEN = re.compile("[\u2010\u2011]")
+_MINUS = re.compile("\u2212")
 _KEYCAP = re.compile("([0-9#*])\ufe0f?\u20e3")
 _REPEATED = re.compile(r"([!?,;:])\1+|\.{4,}")
 _NO_WORD = re.compile(r"(?:^|(?<=\s))[^\w\s€£$¥%&@]+(?=\s|$)")
@@ -75,8 +79,8 @@ def speakable(source: str, at: int = 0, *, line_start: bool = True, line_end: bo
     lines = Aligned.of(source, at)
     lines = _strip_line_marks(lines, line_start)
     text = _strip_inline_marks(lines)
-    text = _read_addresses(text)
-    text = _read_numbers(text)
+    text = _read_addresses(text).sub(_ODD_SPACE, " ").sub(_ODD_HYPHEN, "-")
+    text = _read_numbers(read_figures(read_words(read_quantities(read_signs(text)))))
     text = _drop_symbols(text)
     words = list(text.words())
     if not any(character.isalnum() for word, _ in words for character in word):
@@ -148,7 +152,7 @@ def _read_numbers(text: Aligned) -> Aligned:
         word = _MONEY[match.group(2)]
         return (1, " " + (word.rstrip("s") if match.group(1) == "1" else word))
 
-    text = text.sub(_ODD_SPACE, " ").sub(_ODD_HYPHEN, "-").sub(_KEYCAP, (1,))
+    text = text.sub(_MINUS, "-").sub(_KEYCAP, (1,))
     text = text.sub(_DOTTED, dotted).sub(_DECIMAL_COMMA, (1, ".", 2)).sub(_MONEY_AFTER, money)
     text = text.sub(_SQUARED, " squared").sub(_SHARP, (1, " sharp"))
     return text.sub(_WORDED_RE, lambda match: (_WORDED[match.group()],))
