@@ -93,8 +93,8 @@ async def _refuse(websocket: WebSocket, error: RealtimeError | Refused) -> None:
 
 def dialect_of(headers: Mapping[str, str], subprotocols: list[str]) -> Dialect:
     """Decided once per connection."""
-    beta = headers.get("openai-beta", "").replace(" ", "").lower() == "realtime=v1" or BETA_PROTOCOL in subprotocols
-    return "beta" if beta else "ga"
+    asked = headers.get("openai-beta", "").replace(" ", "").lower().split(",")  # one client's betas share the header
+    return "beta" if "realtime=v1" in asked or BETA_PROTOCOL in subprotocols else "ga"
 
 
 def kind_of(query: Mapping[str, str], carried: Mapping[str, Any] | None) -> Kind:

@@ -45,7 +45,9 @@ def checked_choice(value: Any, param: str) -> str | Json:
 
 
 def choice_in_force(choice: str | Json, tools: list[Json]) -> str | Json:
-    """A client may name a function before it declares it (two session updates); until then the model is free."""
-    if isinstance(choice, dict) and choice["name"] not in [tool["name"] for tool in tools]:
+    """A client may name a function, or require any, before it declares one (two session updates); until then the model
+    is free."""
+    named = choice["name"] if isinstance(choice, dict) else None
+    if not tools or (named is not None and named not in [tool["name"] for tool in tools]):
         return "auto"
     return choice

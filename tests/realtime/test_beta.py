@@ -9,6 +9,7 @@ import pytest
 from antiphon.realtime.errors import ProtocolError
 from antiphon.realtime.protocol import beta
 from antiphon.realtime.protocol.beta import Beta
+from antiphon.realtime.websocket import dialect_of
 from antiphon.session import config
 from antiphon.session.events import Command, Generate, Send
 from antiphon.session.machine import Session
@@ -242,3 +243,11 @@ def test_modalities_that_are_none_are_refused_and_not_taken_for_text(names: list
         (told,) = dialect.from_ga(effect.event)
         path = ("session" if event["type"] == "session.update" else "response") + ".modalities"
         assert told["type"] == "error" and told["error"]["param"].startswith(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "dialect"),
+    [("realtime=v1", "beta"), ("Realtime=V1", "beta"), ("assistants=v2, realtime=v1", "beta"), ("assistants=v2", "ga")],
+)
+def test_a_client_may_name_other_betas_beside_this_one(header: str, dialect: str) -> None:
+    assert dialect_of({"openai-beta": header}, []) == dialect

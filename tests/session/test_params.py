@@ -50,6 +50,10 @@ def test_older_names() -> None:
 def test_a_tool_named_before_it_is_declared_leaves_the_model_free() -> None:
     talk, _ = created({"tool_choice": {"type": "function", "name": "later"}})
     assert talk.request.tool_choice == '"auto"'
+    talk, _ = created({"tool_choice": "required"})  # the model was asked for a call of nothing, and failed
+    assert talk.request.tool_choice == '"auto"'
+    talk, _ = created({"tool_choice": "required", "tools": [TOOL]})
+    assert talk.request.tool_choice == '"required"'
 
 
 @pytest.mark.parametrize(
