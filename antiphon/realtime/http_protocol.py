@@ -11,6 +11,7 @@ import asyncio
 import logging
 import sys
 import time
+from typing import Any
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,8 +24,8 @@ log = logging.getLogger("antiphon.server")
 
 ABORT = "antiphon.abort"
 """Key in ``scope["extensions"]``, as in ``sockets``: a function that drops the connection and all that was not sent."""
-HEAD_S = 30.0
-"""How long a peer may take to begin a request; who takes twice as long is gone. A connection kept alive ends sooner."""
+SILENCE_S = 30.0
+"""Who has a request still to ask, or the rest of one to send, and is silent for twice as long, is gone."""
 SAY_EVERY_S = 60.0
 
 
@@ -43,24 +44,37 @@ class HttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     app: ASGIApp
     said_at = -SAY_EVERY_S
+    _came = 0
+    _looking: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        if len(self.connections) > room():
-            self._full(transport)
-            return
         app: ASGIApp = self.app
         self.app = _with_abort(app, transport)
         self._look_later()
+        if len(self.connections) > room():
+            self._full(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._looking.cancel()
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, *event: object) -> None:
+        self._looking.cancel()  # it is another protocol's from here
+        super().handle_websocket_upgrade(*event)
+
+    def data_received(self, data: bytes) -> None:
+        self._came += len(data)
+        super().data_received(data)
 
     def _look_later(self) -> None:
-        self.loop.call_later(HEAD_S, self._look, self.cycle)
+        self._looking = self.loop.call_later(SILENCE_S, self._look, self.cycle, self._came)
 
-    def _look(self, cycle: object) -> None:
-        """Nothing was asked since the last look: no request is under way and none came."""
-        if self not in self.connections:  # it has ended, or is a WebSocket now
-            return
-        if self.cycle is cycle and (cycle is None or getattr(cycle, "response_complete", False)):
+    def _look(self, cycle: Any, came: int) -> None:
+        """``cycle`` and ``came``: the request and the bytes at the last look."""
+        asked = cycle is not None and not cycle.response_complete
+        waiting = self.flow.read_paused or (asked and not cycle.more_body)
+        if self.cycle is cycle and self._came == came and not waiting:
             self.transport.abort()
             return
         self._look_later()

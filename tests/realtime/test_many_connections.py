@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from tests.realtime.conversing import serving, talking
 
 ROOT = Path(__file__).parent.parent.parent
 HALF_A_HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+HALF_A_BODY = b"POST /v1/realtime/client_secrets HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{"
 TRACE = b"GET /v1/realtime/sessions/none/trace HTTP/1.1\r\nHost: x\r\n\r\n"
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -68,6 +70,20 @@ async def test_past_the_room_a_connection_is_turned_away_and_the_others_go_on(
             writer.close()
 
 
+async def test_a_visit_leaves_nothing_behind() -> None:
+    async with serving() as running:
+        for _ in range(3):
+            async with talking(running) as talk:
+                await talk.until("session.created")
+            stream = await knock(running.port)
+            stream[1].write(TRACE)
+            await stream[0].readline()
+            stream[1].close()
+        await asyncio.sleep(0.2)
+        gc.collect()
+        assert not [each for each in gc.get_objects() if isinstance(each, http_protocol.HttpProtocol)]
+
+
 async def test_a_flood_leaves_descriptors_for_the_others(tmp_path: Path) -> None:
     log = tmp_path / "log"
     limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (160, 160))
@@ -97,20 +113,22 @@ async def test_a_flood_leaves_descriptors_for_the_others(tmp_path: Path) -> None
 
 
 async def test_who_asks_nothing_is_let_go_and_a_conversation_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "HEAD_S", 0.1)
+    monkeypatch.setattr(http_protocol, "SILENCE_S", 0.1)
     async with serving() as running, talking(running) as talk:
         await talk.until("session.created")
-        silent, halfway = await knock(running.port), await knock(running.port)
+        silent, halfway, promised = [await knock(running.port) for _ in range(3)]
         halfway[1].write(HALF_A_HEAD)
+        promised[1].write(HALF_A_BODY)
         assert await ended(silent) == b""
         assert await ended(halfway) == b""
+        assert await ended(promised) == b""
         await asyncio.sleep(0.5)
         await talk.send("input_audio_buffer.clear")
         await talk.until("input_audio_buffer.cleared")
 
 
 async def test_an_answer_that_takes_its_time_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "HEAD_S", 0.1)
+    monkeypatch.setattr(http_protocol, "SILENCE_S", 0.1)
     async with serving() as running:
         inner = running.server.config.loaded_app
 
