@@ -24,6 +24,9 @@ AUTO_RETENTION = 0.5
 their own length on top: once at 0.5, four times at 0.8."""
 AHEAD_SHARE = 16
 """What is read ahead leaves this part of the context for the turn to come, else that turn would be the one that cuts."""
+LIMIT_SHARE = 4
+"""Of the context at most this part is kept free for an answer with a limit of its own, which is a bound and no wish: many
+clients send the protocol's largest, 4096, and that is the whole context of a small model."""
 ANSWER_SHARE = 8
 """A context is full when less than this part of it is left for an answer without a limit of its own."""
 
@@ -91,7 +94,8 @@ class Context:
         features = self._core.features
         if limit := features.context_tokens or features.conversation_tokens:
             free = min(limit, features.conversation_tokens or limit) // AHEAD_SHARE if ahead else 0
-            room = limit - (max_tokens or limit // ANSWER_SHARE) if features.context_tokens else math.inf
+            answer = min(max_tokens, limit // LIMIT_SHARE) if max_tokens else limit // ANSWER_SHARE
+            room = limit - answer if features.context_tokens else math.inf
             kept = self._trim(kept, fixed, room, extra, free)
         return (*(entry for _, entries in kept for entry in entries), *extra)
 

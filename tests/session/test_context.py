@@ -47,6 +47,15 @@ def test_whole_oldest_turns_go_and_system_messages_and_the_question_stay() -> No
     assert texts(talk) == ["rules", "q4", "a4", "q5", "a5", "q6"], "half of the room is kept"
 
 
+def test_the_largest_limit_that_a_client_may_set_does_not_cost_it_the_conversation() -> None:
+    """All of a small model's context was kept free for the answer: the agent forgot every turn but the last."""
+    talk = talk_of(4, update={"max_output_tokens": 4096})  # room for 160 - 40 (a quarter) - 10
+    ask(talk, "q4")
+    assert texts(talk)[:3] == ["rules", "q0", "a0"] and talk.request.max_tokens == 4096
+    talk = talk_of(1, update={"max_output_tokens": 4096, "truncation": "disabled"})
+    assert "response.created" in [e["type"] for e in ask(talk, "q1")] and talk.session.responses.active is not None
+
+
 def test_trimming_is_sticky_so_that_the_prompt_stays_cached() -> None:
     talk = talk_of(7)
     first = texts(talk)[1]
