@@ -16,7 +16,8 @@ FORM_ROOM = 1 << 20
 
 
 async def read(request: Request, limit: int) -> bytes:
-    """The whole body. Raises ``TooBig``, ``ClientGone``."""
+    """The whole body. Raises ``TooBig``, ``WrongMedia``, ``ClientGone``."""
+    _check_encoding(request)
     _check_declared(request, limit)
     data = bytearray()
     try:
@@ -37,6 +38,7 @@ async def read_form(request: Request, limit: int) -> FormData:
             f"Expected multipart/form-data with a 'file', not {content_type[:80] or 'a body without Content-Type'}.",
             code="invalid_content_type",
         )
+    _check_encoding(request)
     _check_declared(request, limit + FORM_ROOM)
     counted = Request(request.scope, _counted(request.receive, limit + FORM_ROOM))
     try:
@@ -46,6 +48,15 @@ async def read_form(request: Request, limit: int) -> FormData:
     except (MultiPartException, MultipartParseError, HTTPException, KeyError, UnicodeDecodeError) as error:
         detail = getattr(error, "message", None) or getattr(error, "detail", "")
         raise BadRequest(f"The multipart form cannot be read. {detail}".strip(), code="invalid_form") from None
+
+
+def _check_encoding(request: Request) -> None:
+    """A compressed body is refused as such: unpacked, its size would not be what was counted."""
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise WrongMedia(
+            f"The body must not be compressed; its Content-Encoding is {encoding[:40]}.", code="unsupported_content_encoding"
+        )
 
 
 def _check_declared(request: Request, limit: int) -> None:

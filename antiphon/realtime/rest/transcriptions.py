@@ -14,6 +14,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
+from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.info import PipelineInfo
 from antiphon.pipelines.outputs import TranscriptDelta, TranscriptResult
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, Transcription
@@ -74,10 +75,15 @@ async def _read_out(call: Call, *, translate: bool) -> Response:
         transcription=asked.transcription,
     )
     work = call.work(request)
-    if asked.stream:
-        await call.unless_gone(work.begin())
-        return call.live_events(_stream(work), work)
-    result = await call.unless_gone(_gather(work))
+    try:
+        if asked.stream:
+            await call.unless_gone(work.begin())
+            return call.live_events(_stream(work), work)
+        result = await call.unless_gone(_gather(work))
+    except Refused as error:
+        if error.param != "audio":
+            raise
+        raise Refused(str(error), code=error.code, param="file") from error  # as this door calls it
     return await call.timed(_answer(result, asked, "translate" if translate else "transcribe"), work)
 
 
