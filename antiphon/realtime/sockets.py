@@ -47,7 +47,7 @@ def abort_of(scope: MutableMapping[str, Any]) -> Callable[[], None] | None:
 
 def config(app: Any, **settings: Any) -> uvicorn.Config:
     """A server's configuration with this room's protocols in it."""
-    ours = {"ws": SocketProtocol, "http": HttpProtocol, "ws_per_message_deflate": False, "backlog": ACCEPTED_AT_ONCE}
+    ours = {"ws": SocketProtocol, "http": HttpProtocol, "ws_per_message_deflate": False}
     return uvicorn.Config(app, **{**ours, **SETTINGS, **settings})
 
 
@@ -55,6 +55,7 @@ class Server(uvicorn.Server):
     """A server that says goodbye: on SIGTERM or SIGINT it drains its conversations before it closes anything."""
 
     def __init__(self, config: uvicorn.Config, drain: Callable[[], Awaitable[None]]) -> None:
+        config.backlog = ACCEPTED_AT_ONCE
         super().__init__(config)
         self._drain = drain
 
