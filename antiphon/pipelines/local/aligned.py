@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 Piece = str | int
-"""A part of a replacement: new text (it stands for the whole match), or the number of a group that stays as it is."""
+"""A part of a replacement: the number of a group that stays as it is, or new text.
+
+New text stands for what of the match lies between the groups around it that stay.
+"""
 Rewrite = Callable[[re.Match[str]], tuple[Piece, ...]]
 
 
@@ -43,13 +46,17 @@ class Aligned:
             keep(done, match.start())
             done = match.end()
             pieces = rewrite(match) if callable(rewrite) else rewrite
-            for piece in pieces if isinstance(pieces, tuple) else (pieces,):
+            pieces = pieces if isinstance(pieces, tuple) else (pieces,)
+            here = match.start()
+            for number, piece in enumerate(pieces):
                 if isinstance(piece, int):
                     keep(*match.span(piece))
+                    here = match.end(piece)
                 elif piece:
-                    here = match.start()
-                    first = self.starts[here] if here < len(self.starts) else self.ends[-1]
-                    last = self.ends[match.end() - 1] if match.end() > here else first
+                    kept = (match.start(later) for later in pieces[number + 1 :] if isinstance(later, int))
+                    until = max(here, next(kept, match.end()))
+                    before = self.ends[here - 1] if here else self.starts[0]
+                    first, last = (self.starts[here], self.ends[until - 1]) if until > here else (before, before)
                     text.append(piece)
                     starts.extend([first] * len(piece))
                     ends.extend([last] * len(piece))

@@ -21,7 +21,7 @@ _SITE = re.compile(r"(?<![\w./@-])[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|io|dev|ai|
 _HIDDEN = re.compile(r"(?<![\w.)\"'])\.(?=[a-z]{2}|NET\b)")
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _LOWERED = re.compile("[₀-₉]+")
-_GREEK = re.compile("(?<![\u0370-\u03ff\u1f00-\u1fff])[Α-Ωα-ω](?![\u0370-\u03ff\u1f00-\u1fff])")
+_GREEK = re.compile("(?<![\u0370-\u03ff\u1f00-\u1fff])[Α-ΡΣ-Ωα-ω](?![\u0370-\u03ff\u1f00-\u1fff])")
 _ROMAN = re.compile(r"(?<=\b)([IVX]{2,5})(?= centur(?:y|ies)\b)")
 _NUMBERED = re.compile(
     r"\b(Figure|Table|Appendix|Title|Unit|Tier|Group|Category|Division|Amendment|Vatican|Mark) ([IVX]{1,5})\b"

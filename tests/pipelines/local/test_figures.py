@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from antiphon.pipelines.local.clauses import ClauseScanner
 from antiphon.pipelines.local.speakable import speakable
@@ -110,3 +112,47 @@ def test_no_clause_ends_inside_a_number_or_before_one(text: str) -> None:
         clauses.append(text[cut.start : cut.end])
     number = next(n for n in ("(555) 123-4567", "p. 12", "125 - 30") if n in text)
     assert any(number in clause for clause in clauses)
+
+
+_PIECES = [
+    "12",
+    "007",
+    "2024",
+    "٣",
+    "-",
+    "–",
+    "−",
+    "/",
+    ":",
+    ".",
+    " ",
+    "$",
+    "US$",
+    "₽",
+    "½",
+    "²",
+    "⁶",
+    "x",
+    "km",
+    "pm",
+    "α",
+    "p.",
+]
+
+
+@given(st.lists(st.sampled_from([*_PIECES, "==", "May 3", "a@b.co", "www.a.com/b", "+1 555 123 4567", "1️⃣"]), max_size=10))
+@settings(max_examples=400, deadline=None)
+def test_words_are_said_in_the_order_of_the_source(pieces: list[str]) -> None:
+    source = "".join(pieces)
+    result = speakable(source)
+    if result is not None:
+        assert len(result.word_ends) == len(result.text.split())
+        assert list(result.word_ends) == sorted(result.word_ends)
+        assert result.word_ends[-1] <= len(source)
+
+
+def test_each_end_of_a_range_has_its_own_place() -> None:
+    result = speakable("pages 10-20 now")
+    assert result is not None
+    assert result.text.split()[:4] == ["pages", "10", "to", "20"]
+    assert result.word_ends[:4] == (5, 8, 9, 11)
