@@ -29,7 +29,7 @@ _AFTER = r"(?![\w/-]|[.,:]\d)"
 _PHONE = re.compile(
     r"(?<![\w.,:/$€£+-])(?:\+\d(?:[ .-]?\(?\d{1,5}\)?){2,6}"
     r"|(?:1[ .-])?\(\d{3}\)[ .-]?\d{3}[ .-]\d{4}|(?:1[ .-])?\d{3}(?P<gap>[ .-])\d{3}(?P=gap)\d{4}|\d{3}-\d{4}"
-    r"|0\d{2,4}(?: \d{2,4}){1,3}|(?!\d{4}-\d\d-\d\d(?!-))\d+(?:-\d+){2,})" + _AFTER
+    r"|0\d{2,4}(?: \d{2,4}){1,3}|\d{4}(?: \d{4}){2,3}|(?!\d{4}-\d\d-\d\d(?!-))\d+(?:-\d+){2,})" + _AFTER
 )
 _EMERGENCY = re.compile(r"(?<=\b[Cc]all )(?:911|999|112|988)\b|(?<=\b[Dd]ial )(?:911|999|112|988)\b")
 _LEADING_ZERO = re.compile(_BEFORE + r"0\d+" + _AFTER)
@@ -37,25 +37,30 @@ _LEADING_ZERO = re.compile(_BEFORE + r"0\d+" + _AFTER)
 _STAMP = re.compile(r"(?<=\d\d\d\d-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?(?!\w)")
 _DAY_FIRST = re.compile(_BEFORE + r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)" + _AFTER)
 _YEAR_FIRST = re.compile(_BEFORE + r"((?:19|20)\d\d)/(\d{1,2})/(\d{1,2})" + _AFTER)
+_YEAR_LAST = re.compile(_BEFORE + r"(\d{1,2})-(\d{1,2})-((?:19|20)\d\d)" + _AFTER)
 _MONTH_YEAR = re.compile(r"\b(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.?(?= \d{4}\b)")
 _WEEKDAY = re.compile(r"\b(Mon|Tues?|Wed|Thu|Thurs|Fri|Sat|Sun)\.?(?=,? \d|, (?:" + "|".join(_SHORT) + r")\b)")
 _named = "|".join(sorted({**_SHORT, **_LONG}, key=len, reverse=True))
 _NAMED_RANGE = re.compile(rf"\b({_named})\.? ?[-–] ?({_named})\b\.?")
 _month = "|".join((*_MONTHS, "Jan", "Feb", "Aug", "Sept", "Oct", "Nov", "Dec"))
 _MONTH_DAYS = re.compile(rf"\b((?:{_month})\.? \d{{1,2}})[-–](\d{{1,2}})(?![\w:-]|[.,]\d)")
+_MONTH_DAY_ON = re.compile(rf"\b((?:{_month})\.? \d{{1,2}})[-–](?=(?:{_month})\b)")
+_ORDINAL_RANGE = re.compile(r"\b(\d+(?:st|nd|rd|th|s))[-–](?=\d+(?:st|nd|rd|th|s)\b)")
+_THOUSANDS = re.compile(r"(?<![\w.,+-])\d{1,3}(?:(?: \d{3})* 000|(?:['’]\d{3})+|\.000)(?![\w,]|\.\d| \d)")
 
 _clock = r"\d{1,2}(?::\d\d)?(?: ?[AaPp]\.?[Mm]\b\.?)?"
 _CLOCKS = re.compile(rf"(?<![\w.:/-])({_clock}) ?[-–] ?({_clock})(?![\w:-])")
 _HALF_DAY = re.compile(r"(?<=\d) ?([ap])m\b")
 _POINT_CLOCK = re.compile(r"(?<![\w.])(\d{1,2})\.([0-5]\d)(?= ?[ap]\.?m\b)")
 _RANGE = re.compile(
-    rf"(?<![\w.,/:$€£–-])(?P<unit>[$€£]?)(?P<first>{NUM})(?P<mark>%|°[CF]?)?(?P<dash> ?[-–] ?)(?P<last>[$€£]?{NUM})"
-    r"(?![\d/]|[.,:]\d|[-–]\w| [-–]\d)"
+    rf"(?<![\w.,/:$€£–-])(?P<unit>[$€£]?)(?P<first>{NUM})(?P<mark>%|°[CF]?|[kKM](?=[-–]))?"
+    rf"(?P<dash> ?[-–] ?)(?P<last>[$€£]?{NUM})(?![\d/]|[.,:]\d|[-–]\w| [-–]\d)"
 )
 _MINUS_SIGN = re.compile(r"(?<=[\w)])[ ]?−[ ]?(?=[\w(−-])|(?<=[\d)]) - (?=-\d)|(?<=\b[a-z]) - (?=\d|[a-z]\b)")
-_FRACTION = re.compile(r"(?<![\w./,$€£-])(?:(\d{1,3}) (?=\d{1,2}/\d{1,3}\b))?(\d{1,4})( ?/ ?)(\d{1,4})(?![\w/]|[.,]\d)")
+_FRACTION = re.compile(r"(?<![\w./,$€£-])(?:(\d{1,3})[ -](?=\d{1,2}/\d{1,3}\b))?(\d{1,4})( ?/ ?)(\d{1,4})(?![\w/]|[.,]\d)")
+_FRACTION_RANGE = re.compile(r"(?<![\w./])(\d{1,2}/\d{1,2})[-–](?=\d{1,2}/\d{1,2}(?!\w))")
 _VULGAR = re.compile("(?:(\\d+)[ ]?)?([½¼¾⅐-⅞])")
-_RATIO = re.compile(r"(?<![\w.:,])(\d{1,4}):(\d{1,4})(?![\w:]|\.\d)")
+_RATIO = re.compile(r"(?<![\w.:,])(\d{1,4}):(\d{1,4})(?![\w:-]|\.\d)")
 _NAMED_DECIMAL = re.compile(r"(?:(?<=[A-Za-z])|(?<=[A-Za-z]-))(\d+)\.(\d+)(?!\.?\d)")
 _ROUND_DECIMAL = re.compile(r"(?<![\w.,$€£¥₹₩])(\d+)\.(\d{0,8}0)(?![\w,]|\.\d)")
 _EUROPEAN = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\w,]|\.\d)")
@@ -67,10 +72,12 @@ _CARET = re.compile(r"(?<=[\w)])\^([23])(?![\d.])")
 def read_figures(text: Aligned) -> Aligned:
     """Rewrites what hibari's normaliser would misread; odd hyphens and blanks must still be as they were written."""
     text = text.sub(_STAMP, (", ", 1)).sub(_DAY_FIRST, _day_first).sub(_YEAR_FIRST, _year_first)
+    text = text.sub(_YEAR_LAST, (1, "/", 2, "/", 3)).sub(_THOUSANDS, lambda m: (re.sub(r"\D", ",", m[0]),))
     text = text.sub(_EMERGENCY, _digits).sub(_PHONE, _phone).sub(_LEADING_ZERO, _digits)
     text = text.sub(_NAMED_RANGE, lambda m: (_name(m[1]) + " to " + _name(m[2]),))
     text = text.sub(_MONTH_YEAR, lambda m: (_name(m[1]),)).sub(_WEEKDAY, lambda m: (_name(m[1]),))
     text = text.sub(_MONTH_DAYS, lambda m: (1, " to " + _ordinal(int(m[2]))))
+    text = text.sub(_MONTH_DAY_ON, (1, " to ")).sub(_ORDINAL_RANGE, (1, " to ")).sub(_FRACTION_RANGE, (1, " to "))
     text = text.sub(_EUROPEAN, lambda m: (m[1].replace(".", ",") + "." + m[2],))
     text = text.sub(_POINT_CLOCK, (1, ":", 2)).sub(_CLOCKS, _clocks).sub(_HALF_DAY, lambda m: (f" {m[1].upper()}.M",))
     text = text.sub(_MINUS_SIGN, " minus ")
@@ -157,14 +164,15 @@ def _fraction(match: re.Match[str]) -> tuple[Piece, ...]:
     date = f"{_MONTHS[above - 1]} {below}" if 0 < above < 13 and 0 < below < 32 else ""
     if date and dated and not after.startswith(" of"):
         return (date,)
-    if (above, below) in ((24, 7), (9, 11), (50, 50), (60, 40)):
+    season = len(match[2]) == 4 and len(match[4]) == 2
+    if season or (above, below) in ((24, 7), (9, 11), (50, 50), (60, 40)):
         return (2, " ", 4)
     scored = (below in (10, 100) and above != 1) or above == below or re.match(" stars?", after)
     if above <= below and scored and not after.startswith(" of"):
         return (2, " out of ", 4)
     if 0 < above < below and below in _PARTS:
         return (_share(above, below),)
-    return (date,) if date and above < below else (2, " over ", 4)
+    return (date,) if date and (above < below or below == 1) else (2, " over ", 4)
 
 
 def _vulgar(match: re.Match[str]) -> tuple[Piece, ...]:

@@ -42,7 +42,7 @@ _COINS = {"₽": "ruble", "₿": "bitcoin", "₺": "lira", "₪": "shekel", "₦
 _COUNTRY = {"US": "US", "AU": "Australian", "A": "Australian", "CA": "Canadian", "C": "Canadian"}
 
 _units = "|".join(re.escape(unit) for unit in sorted(_UNITS, key=len, reverse=True))
-_UNIT = re.compile(rf"(?<![\w.$€£¥,])(-?{NUM}) ?({_units})(?![\w/²³])")
+_UNIT = re.compile(rf"(?<![\w.$€£¥,])(-?{NUM}) ?({_units})(?![\w/²³]|-\d)")
 _MEASURED_SECONDS = re.compile(rf"(?<![\w.$€£¥,])(-?{NUM})(?:(?<=\.\d)s|(?<=\.\d\d)s| s)(?![\w/'’])")
 _HOURS_MINUTES = re.compile(r"(?<![\w.])(\d{1,3}) ?h ?(\d{1,2}) ?m(?:in)?(?!\w)")
 _per = "|".join(sorted(map(re.escape, _PER), key=len, reverse=True))

@@ -9,11 +9,19 @@ from antiphon.pipelines.local.aligned import Aligned, Piece
 
 _OPERATORS = {
     "===": "equals", "==": "equals", "!==": "is not", "!=": "is not", "<=": "at most", ">=": "at least", "=>": "to", "->": "to",
-    "-->": "to", "+=": "plus equals", "-=": "minus equals", "&&": "and", "||": "or", "‰": "per mille",
+    "-->": "to", "+=": "plus equals", "-=": "minus equals", "&&": "and", "||": "or", "‰": "per mille", "№": "number",
 }  # fmt: skip
 _OPERATOR = re.compile(
     "(?<![=<>!+&|-]) ?(" + "|".join(re.escape(sign) for sign in sorted(_OPERATORS, key=len, reverse=True)) + ") ?(?![=<>&|-])"
 )
+_MATH = re.compile(r"\${1,2}(?=[^\s$\d])([^$\n]*[=^_\\][^$\n]*)\${1,2}(?!\d)|\\[()\[\]]")
+_OVER = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
+_ROOT = re.compile(r"\\sqrt\{([^{}]*)\}")
+_COMMAND = re.compile(r"\\(times|cdot|div|pm|approx|leq?|geq?|neq?|pi|infty|text|left|right|quad)(?![A-Za-z])")
+_COMMANDS = {
+    "times": "times", "cdot": "times", "div": "divided by", "pm": "plus or minus", "approx": "about", "le": "at most",
+    "leq": "at most", "ge": "at least", "geq": "at least", "ne": "is not", "neq": "is not", "pi": "pi", "infty": "infinity",
+}  # fmt: skip
 _SPACED_SLASH = re.compile(r"(?<=[A-Za-z)]) / (?=[A-Za-z(])")
 _DASH = re.compile(r"(?<=[^\s\d]) --? (?=\S)|(?<=\S) --? (?=[^\s\d-])|(?<=[A-Za-z])--(?=[A-Za-z])")
 _FILE = re.compile(r"(?<![\w./@-])[A-Za-z_][\w-]*\w(?:\.[a-z][a-z0-9]+(?:_\w+)?)+(?![\w@])(?=[^.]|\.?$|\.\s)")
@@ -42,6 +50,14 @@ _STRESSED = re.compile(
 )
 """Capitals for stress ("You HAVE to"): the voice would spell the ones that it does not know as words."""
 _TERM = re.compile(rf"(?<![\w./-])({'|'.join(_TERMS)})(?!\w)")
+
+
+def read_math(text: Aligned) -> Aligned:
+    """LaTeX as a model writes it, before markdown takes its backslashes and braces."""
+    if "\\" not in text.text and "$" not in text.text:
+        return text
+    text = text.sub(_MATH, lambda m: (1,) if m[1] else ()).sub(_OVER, (1, " over ", 2)).sub(_ROOT, ("root of ", 1))
+    return text.sub(_COMMAND, lambda m: (f" {_COMMANDS.get(m[1], '')} ",))
 
 
 def read_signs(text: Aligned) -> Aligned:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from antiphon.pipelines.local.aligned import Aligned, Piece
 from antiphon.pipelines.local.figures import read_figures
 from antiphon.pipelines.local.quantities import read_quantities
-from antiphon.pipelines.local.signs import read_signs, read_words
+from antiphon.pipelines.local.signs import read_math, read_signs, read_words
 
 CODE_BLOCK = "Here is some code."
 """What is said in place of a fenced block of code, which nobody wants spelled."""
@@ -115,7 +115,7 @@ def _strip_line_marks(text: Aligned, line_start: bool) -> Aligned:
 
 
 def _strip_inline_marks(text: Aligned) -> Aligned:
-    text = text.sub(_ANGLE_LINK, (1,)).sub(_IMAGE_OR_LINK, (1,)).sub(_REFERENCE, "").sub(_TAG, " ")
+    text = read_math(text).sub(_ANGLE_LINK, (1,)).sub(_IMAGE_OR_LINK, (1,)).sub(_REFERENCE, "").sub(_TAG, " ")
     text = text.sub(_ENTITY, lambda match: (html.unescape(match.group()),))
     text = text.sub(_CODE, (2,)).sub(_ESCAPE, (1,))
     return text.sub(_TIMES, " times ").sub(_STARS, "").sub(_BRACKETS, " ")
@@ -171,7 +171,7 @@ def _drop_symbols(text: Aligned) -> Aligned:
 
 def _alone(match: re.Match[str]) -> tuple[Piece, ...]:
     """Signs that stand alone: a dash or an arithmetic sign is said or paused at, the rest is dropped."""
-    return (0,) if match.group() in {"—", "–", "-", "=", "+", "<", ">", "×", "÷", "…", "±", "→"} else ()
+    return (0,) if match.group() in {"—", "–", "-", "=", "+", "<", ">", "×", "÷", "…", "±", "→", "§", "©"} else ()
 
 
 def _is_silent(character: str) -> bool:

@@ -69,6 +69,17 @@ def said(source: str) -> str:
         ("v1.2.3-beta", "v1 dot 2 dot 3-beta"),
         ("€1.234,56", "€1,234.56"),
         ("10⁶ and x^2", "10 to the power of 6 and x squared"),
+        ("1 000 000 and 1'000 and 3.000", "1,000,000 and 1,000 and 3,000"),
+        ("card 4111 1111 1111 1111", "card 4 1 1 1, 1 1 1 1, 1 1 1 1, 1 1 1 1"),
+        ("On 9-10-2024.", "On 9/10/2024."),
+        ("June 3-July 5, 1st-3rd, 20k-30k", "June 3 to July 5, 1st to 3rd, 20k to 30k"),
+        ("1/4-1/2 cup or 2-1/2 cups", "1 quarter to one half cup or 2 and a half cups"),
+        ("Psalm 23:1-4", "Psalm 23:1-4"),
+        # mathematics as a model writes it
+        ("So $E = mc^2$ holds.", "So E = mc squared holds."),
+        ("It costs $5 and a = b is $6.", "It costs $5 and a = b is $6."),
+        (r"It is \(\frac{1}{x} \times 3\).", "It is 1 over x times 3."),
+        (r"It is \[\sqrt{9} \leq 4\] here.", "It is root of 9 at most 4 here."),
         # measures and money
         ("5 L, 3 m², 12 Ω, 1 g", "5 liters, 3 square meters, 12 ohms, 1 gram"),
         ("9.8 m/s²", "9.8 meters per second squared"),
