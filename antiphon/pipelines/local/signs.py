@@ -23,7 +23,8 @@ _COMMANDS = {
     "leq": "at most", "ge": "at least", "geq": "at least", "ne": "is not", "neq": "is not", "pi": "pi", "infty": "infinity",
 }  # fmt: skip
 _SPACED_SLASH = re.compile(r"(?<=[A-Za-z)]) / (?=[A-Za-z(])")
-_DASH = re.compile(r"(?<=[^\s\d]) --? (?=\S)|(?<=\S) --? (?=[^\s\d-])|(?<=[A-Za-z])--(?=[A-Za-z])")
+_VARIABLES = r"(?<!\b[a-z] - (?=\d|[a-z]\b))(?<!\d - (?=[b-z]\b))"  # "x - 1", "5 - x": a difference
+_DASH = re.compile(rf"(?<=[^\s\d]) --? (?=\S){_VARIABLES}|(?<=\S) --? (?=[^\s\d-]){_VARIABLES}|(?<=[A-Za-z])--(?=[A-Za-z])")
 _FILE = re.compile(r"(?<![\w./@-])[A-Za-z_][\w-]*\w(?:\.[a-z][a-z0-9]+(?:_\w+)?)+(?![\w@])(?=[^.]|\.?$|\.\s)")
 _SITE = re.compile(r"(?<![\w./@-])[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|io|dev|ai|edu|gov|co|uk|de)/[\w./~-]*[\w/]")
 _HIDDEN = re.compile(r"(?<![\w.)\"'])\.(?=[a-z]{2}|NET\b)")

@@ -53,6 +53,8 @@ def said(source: str) -> str:
         ("5-3=2", "5 minus 3=2"),
         ("2 − 1", "2 minus 1"),
         ("What is 12 - 5?", "What is 12 minus 5?"),
+        ("x - 1 and 5 - x", "x minus 1 and 5 minus x"),
+        ("Item 5 - a thing", "Item 5 — a thing"),
         ("10 / 2 = 5", "10 divided by 2 = 5"),
         ("7/16 inch", "7 sixteenths inch"),
         ("Take 1/2.", "Take one half."),
