@@ -24,6 +24,9 @@ from antiphon.session import events as ev
 from antiphon.session.features import Features
 from antiphon.session.machine import Session
 
+LAST_WORDS_S = 12.0
+"""After conversations have ended, answers over REST may run so long; then they end with an error that says why. The server
+cuts off whatever is open after 15 s, without a word."""
 Kind = Literal["realtime", "transcription"]
 Transport = Literal["websocket", "webrtc"]
 OpenEar = Callable[[Callable[[ev.SpeechScored], None]], Ear]
@@ -65,9 +68,14 @@ class Doors:
             self._watching = False
 
     async def drain(self) -> None:
-        """Admit nobody, let answers end, close with 1001."""
+        """Admit nobody, let answers end, close with 1001; answers over REST that still run then end in a while."""
         self.state.admission.closing = True
         await self.sessions.drain(self._drain_s)
+        self.state.spawn(self._last_words())
+
+    async def _last_words(self) -> None:
+        await asyncio.sleep(LAST_WORDS_S)
+        self.state.end()
 
     def features(self) -> Features:
         """What a session may do on the pipeline that runs. Raises ``Unavailable`` while none does."""

@@ -97,6 +97,11 @@ class HttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 def _with_abort(app: ASGIApp, transport: asyncio.Transport) -> ASGIApp:
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         scope.setdefault("extensions", {})[ABORT] = transport.abort
-        await app(scope, receive, send)
+        try:
+            await app(scope, receive, send)
+        except asyncio.CancelledError:  # by the server that ends: a peer that did not read its answer
+            log.info("an answer was cut off: the server ends")
+            transport.abort()
+            await asyncio.sleep(0)  # the connection is told that it is lost
 
     return wrapped

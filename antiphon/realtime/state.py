@@ -76,6 +76,7 @@ class State:
         self.failure: PipelineError | None = None
         self._client_factory = client_factory
         self._client: Client | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._aside: set[asyncio.Task[Any]] = set()
 
@@ -112,11 +113,17 @@ class State:
         self.metrics.watch_graph(self._client.stats)
         self._ready.set()
 
-    async def stop(self) -> None:
-        """Refuse what is new, abort what runs, end the lanes."""
+    def end(self) -> None:
+        """Begin to stop: refuse what is new, abort what runs (each is told why), end the lanes."""
         self.admission.closing = True
-        if self._client is not None:
-            await self._client.stop()
+        if self._client is not None and self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._client.stop())
+
+    async def stop(self) -> None:
+        """``end``, and wait until nothing is left."""
+        self.end()
+        if self._ending is not None:
+            await self._ending
         for task in tuple(self._aside):
             task.cancel()
         await asyncio.gather(*self._aside, return_exceptions=True)
