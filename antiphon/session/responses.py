@@ -28,6 +28,9 @@ from antiphon.session.request import Request
 from antiphon.session.response import Response
 from antiphon.session.resumption import Resumption
 
+MOST_ASIDE = 16
+"""Responses of one client beside its conversation at once: the graph takes some dozens of requests in all, and a client
+that asked for hundreds left no place for anybody else's answer."""
 CLIENT_FAULTS = ("invalid_", "unsupported_", "missing_", "context_length_exceeded", "string_above_")
 """How codes of a failed generation begin that are about what the client asked for."""
 
@@ -83,6 +86,11 @@ class Responses:
         except ContextOverflow as full:
             response = self._begin(core.new_id("gen"), _nothing(core, params), params)
             self._fail(response, full.code or "", str(full), "invalid_request_error")
+            return
+        if params.aside and sum(response.aside for response in self._running.values()) >= MOST_ASIDE:
+            response = self._begin(core.new_id("gen"), request, params)
+            text = f"At most {MOST_ASIDE} responses outside the conversation may be in progress at once."
+            self._fail(response, "rate_limit_exceeded", text, "invalid_request_error")
             return
         early = None if params.aside else self._anticipation.take(request)
         if early:

@@ -16,6 +16,8 @@ from antiphon.session.events import IN_RATE, Abort, PartialTranscript, Transcrib
 from antiphon.session.request import Recognition, Span
 
 EVENT = "conversation.item.input_audio_transcription"
+MOST_READ = 8
+"""Items of one client that are read at once; the others wait, so that hundreds of commits do not fill the graph."""
 LONGEST_PARTIAL_S = 28
 """Longer speech is not read again and again while it lasts: a Whisper window is 30 s."""
 
@@ -47,6 +49,7 @@ class Transcripts:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._readings: dict[str, _Reading] = {}
+        self._waiting: list[_Reading] = []  # items, in the order of their coming
         self._guess: _Reading | None = None
         self._partial: _Partial | None = None
 
@@ -141,7 +144,7 @@ class Transcripts:
 
     def understand(self, item: Item) -> None:
         """Read an item for the model's sake, unseen by the client."""
-        if item.span and not any(reading.item is item for reading in self._readings.values()):
+        if item.span and not any(reading.item is item for reading in (*self._readings.values(), *self._waiting)):
             self._read(item.span, item, tell=False).last = True
 
     def transcribed(self, event: Transcribed) -> None:
@@ -152,14 +155,18 @@ class Transcripts:
             reading.answer = event  # a guess: nobody waits for it yet
         else:
             self._tell(reading, event)
+        self._read_on()
 
     def forget(self, item: Item) -> None:
         """The item is gone: its transcript is awaited no longer."""
+        self._waiting = [reading for reading in self._waiting if reading.item is not item]
         for reading in [r for r in self._readings.values() if r.item is item]:
             del self._readings[reading.gen]
             self._core.do(Abort(reading.gen))
+        self._read_on()
 
     def close(self) -> None:
+        self._waiting.clear()
         self.end_turn()
         for gen in self._readings:
             self._core.do(Abort(gen))
@@ -174,9 +181,15 @@ class Transcripts:
 
     def _read(self, span: Span, item: Item, tell: bool, told: str = "") -> _Reading:
         reading = _Reading(self._core.new_id("hear"), span, recognition_of(self._core.config), item, tell, told)
-        self._readings[reading.gen] = reading
-        self._core.do(Transcribe(reading.gen, span, reading.recognition, "final"))
+        self._waiting.append(reading)
+        self._read_on()
         return reading
+
+    def _read_on(self) -> None:
+        while self._waiting and sum(reading.item is not None for reading in self._readings.values()) < MOST_READ:
+            reading = self._waiting.pop(0)
+            self._readings[reading.gen] = reading
+            self._core.do(Transcribe(reading.gen, reading.span, reading.recognition, "final"))
 
     def _tell(self, reading: _Reading, answer: Transcribed) -> None:
         core, item = self._core, reading.item
