@@ -95,6 +95,12 @@ def said(source: str) -> str:
         ("US$20, 20 USD, -$5", "20 US dollars, 20 US dollars, minus $5"),
         ("€1.5bn", "€1.5 billion"),
         ("~20%", "about 20%"),
+        ("It took 0.2s, then 5 s, in the 80s", "It took 0.2 seconds, then 5 seconds, in the 80s"),
+        ("20 ℃ at 6 ft 2 in", "20°C at 6 ft 2 inches"),
+        ("US$20 million, CHF 20, ₽100", "$20 million, 20 Swiss francs, 100 rubles"),
+        ("at 5.30pm", "at 5:30 P.M"),
+        ("6.02e23", "6.02 times 10 to the power of 23"),
+        ("read / write the .env, Figure IV", "read slash write the dot env, Figure 4"),
         # signs, files, short forms
         ("if x == 5 && y != 3", "if x equals 5 and y is not 3"),
         ("Open main.py at openai.com/docs.", "Open main dot py at openai dot com slash docs."),
