@@ -54,7 +54,9 @@ _FOLD = re.compile(rf"(?:(?<=\d-)|(?<![\w.$€£^])(?<![-=+*/(])(?<![-=+*/] ))({
 _BY = re.compile(r"(?<=\d)( ?(?:cm|mm|m|km|ft|in|px))?( ?)x ?(?=\d)")
 _ABOUT = re.compile(r"~ ?(?=[$€£]?\d)")
 _MINUS_MONEY = re.compile(r"(?:(?<![\w.)])[-−]([$€£])|([$€£])[-−])(?=\d)")
-_COUNTRY_MONEY = re.compile(rf"\b(US|AU|A|CA|C)\$({NUM})(?! ?(?:[kKmMbB]\b|bn|hundred|thousand|million|billion|trillion))")
+_COUNTRY_MONEY = re.compile(
+    rf"\b(US|AU|A|CA|C)\$({NUM})(?!\d|[.,]\d| ?(?:[kKmMbB]\b|bn|hundred|thousand|million|billion|trillion))"
+)
 _COUNTRY_SIGN = re.compile(r"\b(?:US|AU|A|CA|C|NZ|HK)(?=\$\d)")
 _BIG = re.compile(rf"(?<=[$€£])({NUM}) ?(bn|mn|tn)\b")
 _CODE_AFTER = re.compile(rf"(?<![\w.$€£])({NUM}) ?({'|'.join(_CODES)})\b")
