@@ -39,6 +39,27 @@ async def main():
     await server.serve(sockets=[listening])
 asyncio.run(main())
 """
+FETCHING = """
+import time
+from antiphon.cli import backend
+def ensure(name, progress):
+    try:
+        print("fetching", flush=True)
+        time.sleep(30)
+    finally:
+        print("ended", flush=True)
+backend.weights.ensure = ensure
+backend.fetch(["silero-vad"])
+"""
+
+
+def test_a_fetch_that_is_told_to_end_ends_what_it_began() -> None:
+    with subprocess.Popen([sys.executable, "-c", FETCHING], stdout=subprocess.PIPE, text=True) as fetching:
+        assert fetching.stdout is not None
+        assert fetching.stdout.readline() == "fetching\n"
+        fetching.send_signal(signal.SIGTERM)
+        assert fetching.stdout.readline() == "ended\n"
+        assert fetching.wait(10) == -signal.SIGTERM
 
 
 def test_the_second_of_two_that_bound_a_port_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

