@@ -16,6 +16,8 @@ from antiphon.realtime.errors import RealtimeError
 KNOWN = (RealtimeError, PipelineError, CodecError)
 """What ``describe`` explains; anything else is a fault of ours and is told as one, without its text."""
 
+SHOWN_PATH = 200
+"""Characters of a wrong address that are said back."""
 SERVER_FAULT = "The server had an error while processing your request."
 _STATUS = {"request_id_in_use": 409, "context_length_exceeded": 400}
 _HTTP = {
@@ -91,7 +93,7 @@ async def on_http_exception(request: Request, error: Exception) -> JSONResponse:
     """Starlette's own refusals (no such path, no such method) in the same shape."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     text, code = _HTTP.get(status, (str(getattr(error, "detail", SERVER_FAULT)), None))
-    message = text.format(method=request.method, path=request.url.path) if status in _HTTP else text
+    message = text.format(method=request.method, path=request.url.path[:SHOWN_PATH]) if status in _HTTP else text
     told = Described(status, message, type="invalid_request_error" if status < 500 else "server_error", code=code)
     headers = dict(getattr(error, "headers", None) or {})
     return JSONResponse(told.body, status_code=status, headers=headers)

@@ -1,4 +1,8 @@
-"""Seeing what the server does: ``/metrics``, and each session's timeline. Needs a key where keys are configured."""
+"""Seeing what the server does: ``/metrics``, and each session's timeline.
+
+The timelines need a key where keys are configured. Counts need none: they hold no words and name no caller, and what gathers
+them comes from inside.
+"""
 
 from __future__ import annotations
 

@@ -30,6 +30,8 @@ async def test_unknown_paths_and_methods_have_the_shape_too(serve: Serve) -> Non
     async with serve() as server:
         nowhere, wrong = await server.http.get("/v1/nowhere"), await server.http.get(CHAT)
     assert (nowhere.status_code, shaped(nowhere.json())["code"]) == (404, "unknown_url")
+    long = await server.http.get("/v1/" + "x" * 5000)
+    assert len(shaped(long.json())["message"]) < 300
     assert (wrong.status_code, shaped(wrong.json())["code"]) == (405, "method_not_allowed")
     assert wrong.headers["allow"] == "POST"
     assert all(r.headers["x-request-id"].startswith("req_") for r in (nowhere, wrong))
