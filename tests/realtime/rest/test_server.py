@@ -29,8 +29,8 @@ def shaped(body: Any) -> dict[str, Any]:
 async def test_unknown_paths_and_methods_have_the_shape_too(serve: Serve) -> None:
     async with serve() as server:
         nowhere, wrong = await server.http.get("/v1/nowhere"), await server.http.get(CHAT)
+        long = await server.http.get("/v1/" + "x" * 5000)
     assert (nowhere.status_code, shaped(nowhere.json())["code"]) == (404, "unknown_url")
-    long = await server.http.get("/v1/" + "x" * 5000)
     assert len(shaped(long.json())["message"]) < 300
     assert (wrong.status_code, shaped(wrong.json())["code"]) == (405, "method_not_allowed")
     assert wrong.headers["allow"] == "POST"
