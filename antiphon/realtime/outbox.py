@@ -10,6 +10,8 @@ from antiphon.realtime.errors import Stalled
 
 MAX_UNSENT = 8 << 20
 """Bytes. With the pacing of audio a client that reads stays far below it, whatever its line."""
+FULL = MAX_UNSENT // 2
+"""Bytes past which the client's next event waits: who asks for much at once must not be taken for one who does not read."""
 SEND_TIMEOUT_S = 20.0
 """The longest that one frame may wait for the peer to make room."""
 
@@ -24,6 +26,9 @@ class Outbox:
         self._changed = asyncio.Event()
         self._close: tuple[int, str] | None = None
         self._overrun = False
+        self._ended = False
+        self._room = asyncio.Event()
+        self._room.set()
         self.unsent = 0
 
     def put(self, text: str) -> None:
@@ -35,7 +40,12 @@ class Outbox:
         if self.unsent > self._limit:
             self._overrun = True
             self._waiting.clear()
+        self._mind_room()
         self._changed.set()
+
+    async def room(self) -> None:
+        """Until so much has been read that more may be asked for; at once when nothing will be sent any more."""
+        await self._room.wait()
 
     @property
     def ending(self) -> str | None:
@@ -52,6 +62,19 @@ class Outbox:
 
     async def run(self, send: Callable[[str], Awaitable[None]], close: Callable[[int, str], Awaitable[None]]) -> None:
         """Send until closed. Raises ``Stalled``."""
+        try:
+            await self._run(send, close)
+        finally:
+            self._ended = True
+            self._mind_room()
+
+    def _mind_room(self) -> None:
+        if self._ended or self.unsent <= FULL:
+            self._room.set()
+        else:
+            self._room.clear()
+
+    async def _run(self, send: Callable[[str], Awaitable[None]], close: Callable[[int, str], Awaitable[None]]) -> None:
         while True:
             if self._overrun:
                 raise Stalled(f"more than {self._limit >> 20} MiB were not read")
@@ -59,6 +82,7 @@ class Outbox:
                 text = self._waiting.popleft()
                 await self._in_time(send(text))
                 self.unsent -= len(text)
+                self._mind_room()
             elif self._close is not None:
                 await self._in_time(close(*self._close))
                 return

@@ -193,6 +193,7 @@ class Connection:
 
     async def _read(self) -> None:
         while True:
+            await self._outbox.room()
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from antiphon.realtime.protocol.fitting import fitting
 from tests.realtime import stubs
-from tests.realtime.conversing import serving, talking
+from tests.realtime.conversing import hush, serving, talking
 
 SEES = msgspec.structs.replace(stubs.INFO, inputs={"chat": ("text", "audio", "image")})
 PICTURE = "data:image/png;base64," + "iVBO" * (6 << 18)
@@ -45,3 +46,32 @@ def test_no_id_is_cut() -> None:
     event = {"type": "a", "event_id": "e", "item": {"id": "i" * 512, "content": [{"text": "x" * 5_000}] * 1_000}}
     text = fitting(event, CLIENTS_TAKE)
     assert len(text) < CLIENTS_TAKE and "i" * 512 + '"' in text and "…" in text
+
+
+async def test_a_client_that_reads_may_ask_for_much_at_once() -> None:
+    """Twelve retrieved turns of 11 s were more than what may wait unsent, and a client that read them was cut off."""
+    async with serving() as running, talking(running, max_queue=1) as talk:
+        await talk.say_hello(audio={"input": {"turn_detection": None}})
+        await talk.speak(hush(11.0))
+        await talk.send("input_audio_buffer.commit")
+        item_id = (await talk.until("input_audio_buffer.committed"))["item_id"]
+        for _ in range(30):
+            await talk.send("conversation.item.retrieve", item_id=item_id)
+        for _ in range(30):
+            await talk.until("conversation.item.retrieved", within=20.0)
+        assert talk.closed is None
+
+
+async def test_a_client_that_asks_for_much_and_goes_leaves_nothing_behind() -> None:
+    async with serving() as running:
+        async with talking(running, max_queue=1) as talk:
+            await talk.say_hello(audio={"input": {"turn_detection": None}})
+            await talk.speak(hush(11.0))
+            await talk.send("input_audio_buffer.commit")
+            item_id = (await talk.until("input_audio_buffer.committed"))["item_id"]
+            for _ in range(30):
+                await talk.send("conversation.item.retrieve", item_id=item_id)
+            talk.socket.transport.abort()
+        async with asyncio.timeout(10):
+            while len(running.doors.sessions):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.05)

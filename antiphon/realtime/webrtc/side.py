@@ -79,6 +79,7 @@ class SideChannel:
     async def _read(self) -> None:
         with contextlib.suppress(WebSocketDisconnect):
             while True:
+                await self._outbox.room()
                 message = await self._socket.receive()
                 if message["type"] == "websocket.disconnect":
                     return
