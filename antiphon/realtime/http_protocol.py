@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import time
-from typing import Any
+import weakref
+from typing import Any, ClassVar
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -39,15 +41,31 @@ def room() -> int:
     return 1 << 16 if soft == resource.RLIM_INFINITY else soft - soft // 4
 
 
+def in_use() -> int:
+    """Descriptors that are open. Its cost grows with them."""
+    return len(os.listdir("/dev/fd")) if os.path.isdir("/dev/fd") else 0
+
+
 class HttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """Pass it as ``uvicorn.Config(http=HttpProtocol)``."""
 
     app: ASGIApp
     said_at = -SAY_EVERY_S
+    shaking: ClassVar[weakref.WeakSet[HttpProtocol]] = weakref.WeakSet()
+    """Connections that are not made yet: with TLS a peer may stay so for a minute, holding a descriptor. Also what is left
+    of some that never were, until it is collected: past the room the descriptors themselves are counted."""
     _came = 0
     _looking: asyncio.TimerHandle
 
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        if self.config.is_ssl and len(self.connections) + len(self.shaking) >= room() and in_use() >= room():
+            self._say_full()
+            raise ConnectionRefusedError  # asyncio drops the connection; nothing can be said before the handshake
+        self.shaking.add(self)
+
     def connection_made(self, transport: asyncio.Transport) -> None:
+        self.shaking.discard(self)
         super().connection_made(transport)
         app: ASGIApp = self.app
         self.app = _with_abort(app, transport)
@@ -81,9 +99,7 @@ class HttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def _full(self, transport: asyncio.Transport) -> None:
         """Said before anything is read, and the connection ends."""
-        if time.monotonic() - HttpProtocol.said_at >= SAY_EVERY_S:
-            HttpProtocol.said_at = time.monotonic()
-            log.warning("%d connections are open: more are turned away", len(self.connections) - 1)
+        self._say_full()
         told = refusals.describe(
             Unavailable("The server has no room for more connections.", code="server_busy", retry_after_s=5.0)
         )
@@ -92,6 +108,11 @@ class HttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
         transport.write(f"HTTP/1.1 {told.status} Service Unavailable\r\n{lines}\r\n".encode() + body)
         transport.close()
+
+    def _say_full(self) -> None:
+        if time.monotonic() - HttpProtocol.said_at >= SAY_EVERY_S:
+            HttpProtocol.said_at = time.monotonic()
+            log.warning("%d connections are open, as many as there is room for: more are turned away", room())
 
 
 def _with_abort(app: ASGIApp, transport: asyncio.Transport) -> ASGIApp:

@@ -11,13 +11,15 @@ import os
 import re
 import resource
 import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
 
-from antiphon.realtime import http_protocol
+from antiphon.realtime import http_protocol, sockets
 from tests.realtime.conversing import serving, talking
 
 ROOT = Path(__file__).parent.parent.parent
@@ -110,6 +112,40 @@ async def test_a_flood_leaves_descriptors_for_the_others(tmp_path: Path) -> None
             each.close()
         server.kill()
         server.wait()
+
+
+async def test_who_never_shakes_hands_counts_as_well(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(http_protocol, "room", lambda: 6)
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    await (
+        await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.clients.py.certificate", cert, key, cwd=ROOT)
+    ).wait()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    async def asked() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        writer.write(TRACE)
+        line = await asyncio.wait_for(reader.readline(), 5)
+        writer.close()
+        return line
+
+    named = {"log_level": "error", "lifespan": "off", "ssl_certfile": str(cert), "ssl_keyfile": str(key)}
+    server = sockets.Server(sockets.config(Starlette(), port=0, **named), lambda: asyncio.sleep(0))
+    serving_it = asyncio.create_task(server._serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn has a flag, no event
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    silent = [await knock(port) for _ in range(6)]
+    await asyncio.sleep(0.2)
+    assert await ended(await knock(port)) == b""
+    for _, writer in silent:
+        writer.close()
+    await asyncio.sleep(0.2)
+    monkeypatch.setattr(http_protocol, "in_use", lambda: 0)  # what is left of them counts no more, collected or not
+    assert b" 404 " in await asked()
+    server.should_exit = True
+    await serving_it
 
 
 async def test_who_asks_nothing_is_let_go_and_a_conversation_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
