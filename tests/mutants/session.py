@@ -156,7 +156,7 @@ MUTANTS = [
     Mutant(
         "a committed turn never stopped",
         "session/hearing.py",
-        "            self._unscore(speech)\n            self._say_stopped(speech.item_id)",
+        "            self._unscore(speech)\n            self._say_stopped(speech.item_id, self.received)",
         "            self._unscore(speech)",
     ),
     Mutant(
