@@ -41,5 +41,7 @@ def requantised(source: Path, folder: Path, kind: str = "q4_0") -> Path:
             library.model_quantize(str(source), str(made), options)
         except (ValueError, RuntimeError) as error:
             raise WeightError(f"{source.name} could not be requantised: {error}") from error
+        with made.open("rb+") as file:
+            os.fsync(file.fileno())  # once it has its name it is believed: a power cut must not leave it half written
         os.replace(made, target)
     return target
