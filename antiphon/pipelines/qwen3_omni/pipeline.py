@@ -208,19 +208,15 @@ def _stages(speech: bool, hears: bool) -> list[StageConfig]:
             max_open=MAX_OPEN,
         ),
         # An item is a forward of its own: between two of them who is more urgent may have the device.
-        StageConfig(
-            name="audio_encoder",
-            factory=f"{_HERE}.encoders:AudioEncoder",
-            next=("mm_aggregate",),
-            max_open=MAX_OPEN,
-            max_batch=1,
-        ),
-        StageConfig(
-            name="image_encoder",
-            factory=f"{_HERE}.encoders:ImageEncoder",
-            next=("mm_aggregate",),
-            max_open=MAX_OPEN,
-            max_batch=1,
+        *(
+            StageConfig(
+                name=f"{kind.lower()}_encoder",
+                factory=f"{_HERE}.encoders:{kind}Encoder",
+                next=("mm_aggregate",),
+                max_open=MAX_OPEN,
+                max_batch=1,
+            )
+            for kind in ("Audio", "Image")
         ),
         StageConfig(name="mm_aggregate", factory=f"{_HERE}.aggregate:Aggregate", next=("thinker",), merge_fn=merge, **common),
         StageConfig(
