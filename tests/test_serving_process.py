@@ -31,8 +31,7 @@ async def drained():
     print("drained", flush=True)
 listening = serve.listen(ServerSettings(port=0))
 server = sockets.Server(sockets.config(Starlette(), log_config=None), drained)
-if sys.argv[1] == "nohup":
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[1] == "nohup" else signal.SIG_DFL)
 serve.hang_up_is_the_end(server)
 async def main():
     asyncio.get_running_loop().call_later(0.5, lambda: print("up", flush=True))
