@@ -57,7 +57,7 @@ class SpokenText:
         """Frames that the speech may have; of the last one that is counted nothing sounds."""
         if talking.cut and talking.max_frames > room:
             raise Refused(
-                f"stage_params.talker.max_tokens is {talking.max_frames}; this server speaks {room} at most in one go",
+                f"the talker's max_tokens is {talking.max_frames}; this server speaks {room} at most in one go",
                 code="unsupported_value",
                 param="stage_params",
             )
