@@ -1,8 +1,9 @@
-"""The HTTP server's own protocol: what an open connection may cost.
+"""The HTTP server's own protocol: what an open connection may cost, and how what is no HTTP is answered.
 
 ``uvicorn`` keeps a connection that never asks anything for ever, takes in as many as there are descriptors (after which
 neither a caller nor a model's process that starts again gets one), and ends an unfinished answer by flushing it first,
-which a peer that never reads turns into for ever.
+which a peer that never reads turns into for ever. It reads with ``h11`` whatever else is installed: ``httptools`` sets no
+bound to a request's head.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import os
 import sys
 import time
 import weakref
+from http import HTTPStatus
 from typing import Any, ClassVar
 
+import h11
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from antiphon.realtime import refusals
-from antiphon.realtime.errors import Unavailable
+from antiphon.realtime.errors import BadRequest, RealtimeError, Unavailable
 
 log = logging.getLogger("antiphon.server")
 
@@ -46,7 +49,7 @@ def in_use() -> int:
     return len(os.listdir("/dev/fd")) if os.path.isdir("/dev/fd") else 0
 
 
-class HttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+class HttpProtocol(H11Protocol):
     """Pass it as ``uvicorn.Config(http=HttpProtocol)``."""
 
     app: ASGIApp
@@ -64,7 +67,7 @@ class HttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             raise ConnectionRefusedError  # asyncio drops the connection; nothing can be said before the handshake
         self.shaking.add(self)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.shaking.discard(self)
         super().connection_made(transport)
         app: ASGIApp = self.app
@@ -77,9 +80,9 @@ class HttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._looking.cancel()
         super().connection_lost(exc)
 
-    def handle_websocket_upgrade(self, *event: object) -> None:
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._looking.cancel()  # it is another protocol's from here
-        super().handle_websocket_upgrade(*event)
+        super().handle_websocket_upgrade(event)
 
     def data_received(self, data: bytes) -> None:
         self._came += len(data)
@@ -100,19 +103,32 @@ class HttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def _full(self, transport: asyncio.Transport) -> None:
         """Said before anything is read, and the connection ends."""
         self._say_full()
-        told = refusals.describe(
-            Unavailable("The server has no room for more connections.", code="server_busy", retry_after_s=5.0)
+        transport.write(
+            _last_word(Unavailable("The server has no room for more connections.", code="server_busy", retry_after_s=5.0))
         )
-        body = msgspec.json.encode(told.body)
-        head = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close", **told.headers}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-        transport.write(f"HTTP/1.1 {told.status} Service Unavailable\r\n{lines}\r\n".encode() + body)
         transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """``msg`` is the same whatever was wrong. In the midst of an answer, or behind one, nothing can be said any more."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        self.transport.write(_last_word(BadRequest("This is no HTTP request, or its head is too large.", code="invalid_http")))
+        self.transport.close()
 
     def _say_full(self) -> None:
         if time.monotonic() - HttpProtocol.said_at >= SAY_EVERY_S:
             HttpProtocol.said_at = time.monotonic()
             log.warning("%d connections are open, as many as there is room for: more are turned away", room())
+
+
+def _last_word(error: RealtimeError) -> bytes:
+    """A whole answer, after which the connection ends."""
+    told = refusals.describe(error)
+    body = msgspec.json.encode(told.body)
+    head = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close", **told.headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    return f"HTTP/1.1 {told.status} {HTTPStatus(told.status).phrase}\r\n{lines}\r\n".encode() + body
 
 
 def _with_abort(app: ASGIApp, transport: asyncio.Transport) -> ASGIApp:

@@ -72,6 +72,35 @@ async def test_past_the_room_a_connection_is_turned_away_and_the_others_go_on(
             writer.close()
 
 
+@pytest.mark.parametrize(
+    "sent", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\n\r\n", b"GET /health HTTP/1.1\r\nX: " + b"a" * 66_000]
+)
+async def test_what_is_no_http_is_told_in_the_shape_of_every_error(sent: bytes) -> None:
+    """A TLS handshake on a plain port, a head that names no host, a head without an end."""
+    async with serving() as running:
+        stream = await knock(running.port)
+        stream[1].write(sent + b"\r\n\r\n" * (len(sent) < 1000))
+        head, _, body = (await ended(stream)).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n") and f"Content-Length: {len(body)}".encode() in head
+        error = json.loads(body)["error"]
+        assert error["type"] == "invalid_request_error" and error["code"] == "invalid_http" and error["message"]
+        stream[1].close()
+
+
+async def test_what_is_no_http_behind_an_answer_ends_the_connection_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The answer to an address that there is not does not wait for the body, which turns out to be in no chunks."""
+    async with serving() as running:
+        reader, writer = await knock(running.port)
+        writer.write(b"POST /none HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert b" 404 " in await reader.readline()
+        writer.write(b"no chunk\r\n" * 100)
+        await ended((reader, writer))
+        writer.close()
+    assert not [record for record in caplog.records if record.exc_info or "Fatal" in record.message]
+
+
 async def test_a_visit_leaves_nothing_behind() -> None:
     async with serving() as running:
         for _ in range(3):
@@ -170,7 +199,7 @@ async def test_an_answer_that_takes_its_time_is_not_cut(monkeypatch: pytest.Monk
 
         async def slow(scope: object, receive: object, send: object) -> None:
             await asyncio.sleep(0.5)
-            await inner(scope, receive, send)  # type: ignore[arg-type]
+            await inner(scope, receive, send)
 
         running.server.config.loaded_app = slow
         reader, writer = await knock(running.port)
