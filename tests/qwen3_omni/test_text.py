@@ -40,6 +40,29 @@ def test_the_chat_template_may_stand_beside_the_tokenizer(folder: str, tmp_path:
         read_tokenizer(str(tmp_path))
 
 
+def test_a_tokenizer_as_the_published_checkpoints_hold_it(folder: str, tmp_path: Path) -> None:
+    """Words, merges and settings in files of their own, the added tokens among the settings, no tokenizer.json."""
+    whole = json.loads((Path(folder) / "tokenizer.json").read_text())
+    merges = (pair if isinstance(pair, str) else " ".join(pair) for pair in whole["model"]["merges"])
+    settings = {
+        "tokenizer_class": "Qwen2Tokenizer",
+        "added_tokens_decoder": {str(t["id"]): {k: v for k, v in t.items() if k != "id"} for t in whole["added_tokens"]},
+        "additional_special_tokens": [t["content"] for t in whole["added_tokens"] if t["special"]],
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "bos_token": None,
+    }
+    (tmp_path / "vocab.json").write_text(json.dumps(whole["model"]["vocab"]))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    template = (Path(folder) / "chat_template.jinja").read_text()
+    (tmp_path / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    theirs, ours = read_tokenizer(str(tmp_path)), read_tokenizer(folder)
+    text = f"<|im_start|>user\n{TRICKY}<|audio_start|><|audio_pad|><|audio_end|><tool_call>hello</tool_call><|im_end|>\n"
+    assert theirs(text)["input_ids"] == ours(text)["input_ids"]
+    assert theirs.decode(ours(text)["input_ids"], skip_special_tokens=True).endswith("<tool_call>hello</tool_call>\n")
+
+
 def test_characters_come_whole_and_all(folder: str) -> None:
     tok = read_tokenizer(folder)
     ids = tok.encode(TRICKY)

@@ -32,6 +32,8 @@ from antiphon.pipelines.stage import CLIENT, Request
 Preset = Literal["cpu", "cpu_apart", "one_gpu", "two_gpus"]
 _HERE = "antiphon.pipelines.qwen3_omni"
 MAX_OPEN = 16
+ADMITTED = 1024
+"""More than a server takes in: who waits for a slow address takes no place from whom has none to wait for."""
 TEXT_CREDITS = 4096
 """A whole answer: the thinker never waits for the talker, and the entry keeps no place for a text that is being spoken."""
 
@@ -107,8 +109,10 @@ def build(
     if "kv_tokens" in extra.get("talker_ar", {}):
         bounds["talker_kv_tokens"] = extra["talker_ar"]["kv_tokens"]
     extra["preprocessing"] = {**bounds, **extra.get("preprocessing", {})}
-    stages = [_budgeted(replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})})) for s in stages]
     elsewhere = thinker not in ("", "local")
+    if not speech and not elsewhere:
+        extra["thinker"] = {"speaks": False, **extra.get("thinker", {})}
+    stages = [_budgeted(replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})})) for s in stages]
     info = _info(name, Path(folder).name, voices, speech, bool(transcriber), elsewhere, tokens)
     return PipelineConfig(name, "preprocessing", stages, info=info, check=Check(voices, bool(transcriber), elsewhere))
 
@@ -154,8 +158,10 @@ def context_tokens(folder: str, thinker: Mapping[str, Any]) -> int:
 def speakers(folder: str) -> tuple[str, ...]:
     """The checkpoint's voices, the default one first. Raises WeightError for a folder that names none."""
     try:
-        talker = json.loads((Path(folder) / "config.json").read_text())["talker_config"]
-        return params.in_order(talker["speaker_id"])
+        config = json.loads((Path(folder) / "config.json").read_text())
+        if config["model_type"] == "qwen3_omni_moe" and not config.get("talker_config"):
+            raise WeightError(f"{folder!r} holds a model that does not speak: --text-only serves it")
+        return params.in_order(config["talker_config"]["speaker_id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         if not Path(folder).is_dir():
             raise WeightError(f"there is no folder {folder!r}") from None
@@ -205,7 +211,7 @@ def _stages(speech: bool, hears: bool) -> list[StageConfig]:
                 **({"transcriber": payloads.clips_only} if hears else {}),
             },
             credits=TEXT_CREDITS,
-            max_open=MAX_OPEN,
+            max_open=ADMITTED,
         ),
         # An item is a forward of its own: between two of them who is more urgent may have the device.
         *(

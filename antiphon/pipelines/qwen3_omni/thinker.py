@@ -64,6 +64,8 @@ class Thinker(Stage[Task]):
 
     ``prefill_slice``: tokens of a prompt in one step, so that a long one does not hold up the answers being spoken.
     ``kept_rows``: ended answers whose keys and values are kept, within ``kv_tokens``, for prompts that begin alike.
+    ``speaks``: the pipeline has a talker, which may want states of this model. (A checkpoint without one has a config of it
+    all the same: transformers' defaults.)
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Thinker(Stage[Task]):
         kv_tokens: int = 65536,
         prefill_slice: int = PREFILL_SLICE,
         kept_rows: int = KEPT_ROWS,
+        speaks: bool = True,
     ) -> None:
         self.place = Place.of(device, dtype)
         self.config = model.read_config(folder)
@@ -94,8 +97,7 @@ class Thinker(Stage[Task]):
         self.eos = frozenset((self.config.im_end_token_id, *ends))
         self.marks = Marks(self.tokenizer)
         self.guides = Guides(self.tokenizer, self.eos, self.lm_head.out_features)
-        talker = self.config.talker_config
-        self.accepted = talker.accept_hidden_layer if talker is not None else None
+        self.accepted = self.config.talker_config.accept_hidden_layer if speaks else None
 
     def warm_up(self) -> None:
         """One token from the shortest prompt, and the vocabulary for grammars."""
