@@ -15,7 +15,8 @@ from antiphon.realtime.errors import Unavailable
 from antiphon.realtime.load import EVERY_S, Load
 from antiphon.realtime.sessions import Sessions
 from antiphon.realtime.shell.ears import SharedEars
-from antiphon.realtime.shell.runner import Door, Ear, Shell, Spawn
+from antiphon.realtime.shell.neighbours import Door, Ear
+from antiphon.realtime.shell.runner import Shell, Spawn
 from antiphon.realtime.state import State
 from antiphon.realtime.tracing import SessionTrace
 from antiphon.realtime.watch import Watch

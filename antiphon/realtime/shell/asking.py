@@ -93,18 +93,18 @@ class Asking:
             return graph.Message(role="assistant", calls=(call,))
         if isinstance(entry, session.CallOutput):
             return graph.Message(role="tool", parts=(graph.TextPart(entry.output),), call_id=entry.call_id)
-        return graph.Message(role=entry.role, parts=tuple(self._part(part) for part in entry.parts))
+        return graph.Message(role=entry.role, parts=tuple(self._part(part, entry.name) for part in entry.parts))
 
-    def _part(self, part: session.Part) -> graph.Part:
+    def _part(self, part: session.Part, name: str) -> graph.Part:
         match part:
             case session.Text(text):
                 return graph.TextPart(text)
             case session.Heard(span):
-                return self._store.part(span)
+                return msgspec.structs.replace(self._store.part(span), name=name)
             case session.Clip() | session.Image():
                 if part not in self._media:
                     self._media[part] = _clip(part) if isinstance(part, session.Clip) else _picture(part)
-                return self._media[part]
+                return msgspec.structs.replace(self._media[part], name=name)
 
 
 def _clip(clip: session.Clip) -> graph.AudioPart:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from antiphon.realtime.errors import ProtocolError, TooMany
 from antiphon.realtime.load import Load
 from antiphon.realtime.shell.asking import Asking
 from antiphon.realtime.shell.hearing import Hearing
+from antiphon.realtime.shell.neighbours import Door, Ear, Machine, Observer
 from antiphon.realtime.shell.pump import Teller, failed, pump_answer, pump_transcript
 from antiphon.realtime.shell.store import MAX_UNOWNED_S, AudioStore
 from antiphon.realtime.state import Client, Generation
@@ -33,64 +34,6 @@ ECHO_TAIL_S = 0.3
 """How long after its playback the agent's voice may still come back: buffers, the way through the air, the room."""
 LISTENERS: dict[str, Listener] = {"partial": "none", "guess": "early", "final": "confirmed"}
 """How urgent a transcript of each kind is."""
-
-
-class Machine(Protocol):
-    """``session.machine.Session``, as far as the shell knows it."""
-
-    @property
-    def config(self) -> Json: ...
-
-    deadline: float | None
-
-    @property
-    def counts(self) -> Mapping[str, int]: ...
-
-    def begin(self, now: float) -> list[ev.Out]: ...
-
-    def handle(self, event: ev.In, now: float) -> list[ev.Out]: ...
-
-
-class Door(Protocol):
-    """What a transport does for the shell. None of it waits."""
-
-    def send(self, event: Json) -> None:
-        """A GA event without event_id, where base64 will be with the samples themselves."""
-
-    def play(self, sound: ev.Play) -> None: ...
-
-    def clear_playback(self) -> None: ...
-
-    def hang_up(self, code: int, reason: str) -> None:
-        """Close once everything sent so far has left."""
-
-
-class Ear(Protocol):
-    """The session's place in the batched ears. Scores come back as ``ev.SpeechScored`` on the loop's thread."""
-
-    def push(self, samples: NDArray[np.float32]) -> None: ...
-
-    def score_turn(self, samples: NDArray[np.float32], done: Callable[[float | None], None]) -> None: ...
-
-    def expect_echo(self, samples: int) -> None:
-        """In the next ``samples`` the agent's own voice may come back."""
-
-    def close(self) -> None: ...
-
-
-class Observer(Protocol):
-    """Sees everything, changes nothing: metrics and traces."""
-
-    def saw(self, event: ev.In | None, effects: list[ev.Out], now: float) -> None: ...
-
-    def began(self, gen: str, kind: str, work: Generation) -> None: ...
-
-    def ended(self, gen: str, *, aborted: bool) -> None: ...
-
-    def counted(self, counts: Mapping[str, int]) -> None:
-        """The machine's own counts since the session began."""
-
-    def broke(self, error: Exception) -> None: ...
 
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
