@@ -20,12 +20,14 @@ class TextPart(msgspec.Struct, frozen=True, tag="text"):
 
 
 class AudioPart(msgspec.Struct, frozen=True, tag="audio"):
-    """``format``: ``f32_16k``, or a container name or hint ("wav", "mp3", "" for: look). ``key`` identifies the content."""
+    """``format``: ``f32_16k``, or a container name or hint ("wav", "mp3", "" for: look). ``key`` identifies the content.
+    ``name``, here and below: what its client calls it, for errors."""
 
     data: bytes
     format: str = ""
     key: str = ""
     transcript: str | None = None
+    name: str = ""
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
@@ -33,15 +35,18 @@ class ImagePart(msgspec.Struct, frozen=True, tag="image"):
     url: str = ""
     detail: str = "auto"
     key: str = ""
+    name: str = ""
 
 
 class VideoPart(msgspec.Struct, frozen=True, tag="video"):
     data: bytes = b""
     url: str = ""
     key: str = ""
+    name: str = ""
 
 
-Part = TextPart | AudioPart | ImagePart | VideoPart
+Medium = AudioPart | ImagePart | VideoPart
+Part = TextPart | Medium
 
 
 class ToolCall(msgspec.Struct, frozen=True):

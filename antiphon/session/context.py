@@ -83,7 +83,7 @@ class Context:
                 entries += self._conversation.get(item_id, "retrieve", f"{path}.id").entries()
             else:
                 core = self._core
-                entries += checked_item(value, path, core.features, core.input_format, core.new_id).entries()
+                entries += checked_item(value, path, core.features, core.input_format, core.new_id).entries(path)
         return tuple(entries)
 
     def _fitting(

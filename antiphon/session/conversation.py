@@ -77,22 +77,23 @@ class Item:
                 shown["audio"] = part["audio"]
         return shown
 
-    def entries(self) -> list[Entry]:
-        """As the model reads it. Speech stays a span, so that its late transcript changes no request."""
-        wire = self.wire
+    def entries(self, name: str = "") -> list[Entry]:
+        """As the model reads it. Speech stays a span, so that its late transcript changes no request. ``name``: what the client
+        calls it where that is not by its id."""
+        wire, name = self.wire, name or f"item '{self.id}'"
         if wire["type"] == "function_call":
             done = wire["status"] == "completed"
             return [Call(wire["call_id"], wire["name"], wire["arguments"])] if done else []
         if wire["type"] == "function_call_output":
             return [CallOutput(wire["call_id"], wire["output"])]
         if self.span:
-            return [Message("user", (Heard(self.span),))]
+            return [Message("user", (Heard(self.span),), name)]
         if self.ledger:
             text = self.heard_text()
             return [Message("assistant", (Text(text),))] if text else []
         parts = tuple(p for part in wire["content"] if (p := self._part(part)) is not None)
         empty_turn = wire["role"] == "user" and not parts
-        return [Message(wire["role"], parts)] if parts or empty_turn else []
+        return [Message(wire["role"], parts, name)] if parts or empty_turn else []
 
     def _part(self, part: Json) -> Part | None:
         match part["type"]:

@@ -54,8 +54,12 @@ Part = Text | Heard | Clip | Image
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """``name``: what the client calls it, for errors. It is no part of what is asked: the item of an early answer's speech has
+    no id yet."""
+
     role: Role
     parts: tuple[Part, ...]
+    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

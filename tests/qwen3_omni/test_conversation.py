@@ -159,11 +159,29 @@ async def test_a_broken_picture_fails_its_response_and_not_the_session(running: 
         await talk.send("response.create")
         done = await talk.until("response.done", within=30)
         assert done["response"]["status"] == "failed"
-        assert "no readable image" in str(done["response"]["status_details"]["error"])
+        error = done["response"]["status_details"]["error"]
+        assert error["message"].startswith("item 'broken': is no readable image") and error["code"] == "invalid_media"
+        beside = {"conversation": "none", "input": [{"type": "item_reference", "id": "broken"}]}
+        given = {"conversation": "none", "input": [{"type": "message", "role": "user", "content": content}]}
+        for response, name in ((beside, "item 'broken': "), (given, "response.input[0]: ")):
+            await talk.send("response.create", response=response)
+            done = await talk.until("response.done", within=30)
+            assert done["response"]["status_details"]["error"]["message"].startswith(name)
         await talk.send("conversation.item.delete", item_id="broken")
         await talk.ask(HELLO)
         done = await talk.until("response.done", within=30)
         assert done["response"]["status"] in ("completed", "incomplete")
+
+
+async def test_a_conversation_goes_on_past_many_spoken_turns(running: Running) -> None:
+    silent = {"input": {"turn_detection": None}}
+    async with conversation(running, output_modalities=["text"], max_output_tokens=2, audio=silent) as (talk, _):
+        for _turn in range(20):
+            await talk.speak(voice(0.2))
+            await talk.send("input_audio_buffer.commit")
+        await talk.send("response.create")
+        done = await talk.until("response.done", within=60)
+        assert done["response"]["status"] in ("completed", "incomplete"), done
 
 
 async def test_the_next_turn_is_read_ahead(folder: str) -> None:

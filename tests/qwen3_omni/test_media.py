@@ -269,8 +269,15 @@ def test_three_hours_of_audio_stop_at_the_limit(folder: str) -> None:
 
 
 def test_too_many_media(folder: str) -> None:
-    with pytest.raises(Refused, match="17 media; the limit is 16"):
-        prepare(folder, request(*([IMAGE] * 17)))
+    for part in (VideoPart(film.mp4()), AudioPart(wav(tone()), "wav"), ImagePart(url="http://127.0.0.1/a.png")):
+        with pytest.raises(Refused, match="17 films, recordings and addresses; the limit is 16"):
+            prepare(folder, request(*([part] * 17)))
+
+
+def test_the_turns_of_a_long_conversation_are_not_too_many(folder: str) -> None:
+    turn = AudioPart(tone()[:3200].tobytes(), PCM_F32_16K)
+    prepared = prepare(folder, request(*([turn, IMAGE] * 40)))
+    assert (len(prepared.speech), len(prepared.images)) == (40, 40)
 
 
 def test_control_tokens_in_text_are_only_letters(folder: str) -> None:

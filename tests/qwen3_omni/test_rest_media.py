@@ -186,19 +186,19 @@ def film_of(data: bytes, **media: Any) -> dict[str, Any]:
 
 PNG = encoded(noise(0), "PNG")
 BOMB = b"c\0\0" + zlib.compress(b"A" * (80 << 20), 9)
-WHERE = "messages[0].parts[0]: "
+IMAGE_0, VIDEO_0, AUDIO_0 = "images[0]: ", "videos[0]: ", "audios[0]: "
 BAD: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
-    "a cut picture": (lambda: image(PNG[:60]), WHERE + "is no readable image"),
-    "a vector": (lambda: image(b"<svg xmlns='http://www.w3.org/2000/svg'/>"), WHERE + "is no readable image"),
-    "PostScript": (lambda: image(b"%!PS-Adobe-3.0 EPSF-3.0\n"), WHERE + "is no readable image"),
-    "nothing": (lambda: image(b""), WHERE + "is empty"),
-    "10,000 x 10,000": (lambda: image(huge_png(10_000, 10_000)), WHERE + "is 10000 x 10000 pixels; the limit is 50000000"),
+    "a cut picture": (lambda: image(PNG[:60]), IMAGE_0 + "is no readable image"),
+    "a vector": (lambda: image(b"<svg xmlns='http://www.w3.org/2000/svg'/>"), IMAGE_0 + "is no readable image"),
+    "PostScript": (lambda: image(b"%!PS-Adobe-3.0 EPSF-3.0\n"), IMAGE_0 + "is no readable image"),
+    "nothing": (lambda: image(b""), IMAGE_0 + "is empty"),
+    "10,000 x 10,000": (lambda: image(huge_png(10_000, 10_000)), IMAGE_0 + "is 10000 x 10000 pixels; the limit is 50000000"),
     "1 x 5000": (lambda: image(encoded(Image.new("RGB", (1, 5000)), "PNG")), "one side may be at most 200 times"),
-    "a text that unpacks": (lambda: image(with_chunk(PNG, b"zTXt", BOMB)), WHERE + "is no readable image"),
-    "a profile that unpacks": (lambda: image(with_chunk(PNG, b"iCCP", BOMB)), WHERE + "is no readable image"),
+    "a text that unpacks": (lambda: image(with_chunk(PNG, b"zTXt", BOMB)), IMAGE_0 + "is no readable image"),
+    "a profile that unpacks": (lambda: image(with_chunk(PNG, b"iCCP", BOMB)), IMAGE_0 + "is no readable image"),
     "blown up": (
         lambda: {**image(PNG), "stage_params": {"media": {"min_pixels": 16_777_216}}},
-        WHERE + "takes 16384 places of the prompt; the limit is 4096",
+        IMAGE_0 + "takes 16384 places of the prompt; the limit is 4096",
     ),
     "a film blown up": (
         lambda: film_of(film.mp4(), min_pixels=16_777_216),
@@ -208,21 +208,24 @@ BAD: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
         lambda: {"images": [inline("image/png", PNG)] * 2, "stage_params": {"media": {"min_pixels": 2_200_000}}},
         "this server's context is 4096",
     ),
-    "too many": (lambda: {"images": [inline("image/png", PNG)] * 17}, "17 media; the limit is 16"),
-    "sound as a film": (lambda: film_of(silence(100)), WHERE + "is no video container"),
-    "sound in a film's clothes": (lambda: film_of(soundtrack_only()), WHERE + "has no video stream"),
-    "a cut film": (lambda: film_of(film.mp4()[: len(film.mp4()) // 2]), WHERE + "cannot be decoded"),
-    "zeros": (lambda: film_of(bytes(5000)), WHERE + "is no video container"),
-    "no samples": (lambda: {"audios": [base64.b64encode(silence(0)).decode()]}, WHERE + "the audio file holds no sound"),
+    "too many": (
+        lambda: {"videos": [inline("video/mp4", film.mp4())] * 17},
+        "17 films, recordings and addresses; the limit is 16",
+    ),
+    "sound as a film": (lambda: film_of(silence(100)), VIDEO_0 + "is no video container"),
+    "sound in a film's clothes": (lambda: film_of(soundtrack_only()), VIDEO_0 + "has no video stream"),
+    "a cut film": (lambda: film_of(film.mp4()[: len(film.mp4()) // 2]), VIDEO_0 + "cannot be decoded"),
+    "zeros": (lambda: film_of(bytes(5000)), VIDEO_0 + "is no video container"),
+    "no samples": (lambda: {"audios": [base64.b64encode(silence(0)).decode()]}, AUDIO_0 + "the audio file holds no sound"),
     "three hours": (
         lambda: {"audios": [base64.b64encode(silence(3 * 3600 * 16_000, format="FLAC")).decode()]},
-        WHERE + "the audio is longer than the limit of 2400 seconds",
+        AUDIO_0 + "the audio is longer than the limit of 2400 seconds",
     ),
     "a rate that is none": (
         lambda: {"audios": [base64.b64encode(silence(100, rate=1)).decode()]},
-        WHERE + "a sample rate of 1 Hz is outside",
+        AUDIO_0 + "a sample rate of 1 Hz is outside",
     ),
-    "a host that is none": (lambda: {"images": [f"http://{'a' * 300}.com/"]}, WHERE + "could not be fetched"),
+    "a host that is none": (lambda: {"images": [f"http://{'a' * 300}.com/"]}, IMAGE_0 + "could not be fetched"),
     "an unknown voice": (lambda: {"modalities": ["text", "audio"], "audio": {"voice": "nobody", "format": "wav"}}, "nobody"),
     "a parameter nobody reads": (lambda: film_of(film.mp4(), frames=3), "stage_params.media.frames is not one of"),
 }
@@ -250,6 +253,17 @@ async def test_bad_media_are_named(name: str, careful: Server) -> None:
     body, words = BAD[name]
     assert words in refused(await ask(careful, **body()))["message"]
     assert careful.state.health()["status"] == "ready"
+
+
+async def test_a_part_is_named_by_its_place_in_the_messages(careful: Server) -> None:
+    parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": inline("image/png", PNG[:60])}}]
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi"}, {"role": "user", "content": parts}]
+    error = refused(await ask(careful, messages=messages))
+    assert error["message"].startswith("messages[2].content[1]: is no readable image")
+    assert error["param"] == "messages[2].content[1]"
+    messages[1]["content"] = parts
+    error = refused(await ask(careful, messages=messages))
+    assert error["message"].startswith("messages[1].content[1]: ") and error["param"] == "messages[1].content[1]"
 
 
 async def test_odd_media_that_are_none_the_less_media(careful: Server) -> None:

@@ -42,7 +42,8 @@ def decode(part: AudioPart) -> Clip:
     try:
         pcm = media.decode(part.data, EAR_RATE, format=part.format, max_seconds=MAX_CLIP_S, max_bytes=MAX_CLIP_BYTES)
     except CodecError as error:
-        raise Refused(str(error), code="invalid_audio", param="audio") from error
+        text = f"{part.name}: {error}" if part.name else str(error)
+        raise Refused(text, code="invalid_audio", param=part.name or "audio") from error
     return Clip(key, pcm)
 
 

@@ -71,11 +71,9 @@ class ChatText:
             elif isinstance(part, AudioPart) and part.transcript is not None:
                 _write(content, part.transcript)
             else:
-                raise Refused(
-                    f"{name}.parts[{p}]: {KINDS[type(part)]} is only read in the user's turns",
-                    code="unsupported_value",
-                    param="messages",
-                )
+                where = part.name or f"{name}.parts[{p}]"
+                text = f"{where}: {KINDS[type(part)]} is only read in the user's turns"
+                raise Refused(text, code="unsupported_value", param=part.name or "messages")
         for piece in content:
             if piece["type"] == "text":
                 piece["text"] = self._plain(piece["text"])

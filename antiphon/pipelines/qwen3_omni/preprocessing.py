@@ -23,13 +23,13 @@ from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.detokenizer import read_tokenizer
 from antiphon.pipelines.qwen3_omni.media import audio, pictures, video
 from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
-from antiphon.pipelines.qwen3_omni.media.fetch import UrlPolicy, fetch
+from antiphon.pipelines.qwen3_omni.media.fetch import Room, UrlPolicy, fetch
 from antiphon.pipelines.qwen3_omni.memo import Memo
 from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, TALKER_KV_TOKENS, stage_params
 from antiphon.pipelines.qwen3_omni.payloads import Floats, Patches, Prepared, Speech
 from antiphon.pipelines.qwen3_omni.prompt import PromptWriter, media_parts
 from antiphon.pipelines.qwen3_omni.spoken_text import SpokenText
-from antiphon.pipelines.requests import AudioPart, GenerateRequest, ImagePart, Part, VideoPart
+from antiphon.pipelines.requests import PCM_F32_16K, AudioPart, GenerateRequest, ImagePart, Medium, VideoPart
 from antiphon.pipelines.stage import AsyncStage, Chunk, Output, Request
 
 CACHE_BYTES = 256 << 20
@@ -37,6 +37,10 @@ VIDEO_PLACES = 24_000
 """Places of the prompt that one video may take where a request sets no ``total_pixels``: it must fit into the context. (The
 published sampler allows 115,200, for a context of 128,000.)"""
 THREADS = 2
+"""For films and recordings, which may take minutes, and as many for what takes a second at most: a picture, what somebody has
+just said."""
+LARGE = 1 << 20
+"""Bytes whose digest takes longer than a hop to a thread and back."""
 HANDFUL = 8
 """Tokens of a spoken text in a row."""
 T = TypeVar("T")
@@ -100,8 +104,9 @@ class Preprocessing(AsyncStage):
             raise WeightError(f"preprocessor_config.json makes {made} mel bins, the audio encoder of config.json reads {read}")
         self.sampling = Sampling(total_pixels=video_places * self.patcher.factor**2)
         self.memo: Memo[Item] = Memo(cache_bytes)
-        self._threads = asyncio.Semaphore(THREADS)
-        self._running: dict[str, Decoding] = {}
+        self._films, self._pictures = Room(self.policy.held_bytes), Room(self.policy.held_bytes)
+        self._quick, self._long = asyncio.Semaphore(THREADS), asyncio.Semaphore(THREADS)
+        self._running: dict[tuple[str, str], Decoding] = {}
 
     async def run(self, request: Request, inputs: GenerateRequest, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
         if inputs.task != "speech":
@@ -120,8 +125,10 @@ class Preprocessing(AsyncStage):
             return Prepared(np.zeros(0, np.int64), clips=clips)
         sampling = self.sampling.changed(stage_params(request, "media"))
         parts = media_parts(request.messages)
-        if len(parts) > self.budget.items:
-            raise Refused(f"the request has {len(parts)} media; the limit is {self.budget.items}", code="invalid_media")
+        # A long conversation has many turns of speech, and pictures: those count by their places alone.
+        if (files := sum(_takes_long(part) or not part.data for _, part in parts)) > self.budget.items:
+            text = f"the request has {files} films, recordings and addresses; the limit is {self.budget.items}"
+            raise Refused(text, code="invalid_media", param="messages")
         tools = request.tools if request.tool_choice.mode != "none" else ()
         # A megabyte takes a second or two; credits and the other requests of this lane do not wait for it.
         ids = await asyncio.to_thread(self.writer.ids, request.messages, tools)
@@ -141,9 +148,10 @@ class Preprocessing(AsyncStage):
         return Prepared(expanded, speech, images, films, seconds, any(tracks), clips)
 
     async def _clips(self, request: GenerateRequest) -> Clips:
-        return await self._in_thread(lambda: Clips(request, tuple(decode(part) for part in audio_parts(request))))
+        parts = audio_parts(request)
+        return await self._in_thread(lambda: Clips(request, tuple(map(decode, parts))), any(map(_takes_long, parts)))
 
-    async def _items(self, parts: Sequence[tuple[str, Part]], sampling: Sampling) -> list[Item]:
+    async def _items(self, parts: Sequence[tuple[str, Medium]], sampling: Sampling) -> list[Item]:
         """One after another, and no more than fit into the prompt."""
         items: list[Item] = []
         places = 0
@@ -154,18 +162,27 @@ class Preprocessing(AsyncStage):
                 raise _too_long(places, self.context)
         return items
 
-    async def _item(self, name: str, part: Part, sampling: Sampling) -> Item:
-        """One medium, decoded once however many requests ask for it at the same time."""
-        data = await self._bytes(name, part)
-        key = _key(part, data, sampling)
+    async def _item(self, name: str, part: Medium, sampling: Sampling) -> Item:
+        if isinstance(part, AudioPart) or part.data or not part.url:
+            return await self._once(name, part, _some(part.data, name), sampling)
+        picture = isinstance(part, ImagePart)
+        limit = self.budget.image_bytes if picture else self.budget.video_bytes
+        with (self._pictures if picture else self._films).share(name) as take:
+            data = await fetch(part.url, self.policy, limit, name, take)
+            return await self._once(name, part, _some(data, name), sampling)
+
+    async def _once(self, name: str, part: Medium, data: bytes, sampling: Sampling) -> Item:
+        """Decoded once however many requests ask for it, by the same name, at the same time: an error tells the name, and that
+        is its own client's."""
+        key = _key(part, data, sampling) if len(data) < LARGE else await asyncio.to_thread(_key, part, data, sampling)
         if (held := self.memo.get(key)) is not None:
             return held
-        running = self._running.get(key)
+        running = self._running.get((key, name))
         if running is None:
             unwanted = threading.Event()
-            work = self._in_thread(lambda: self._decode(name, part, data, sampling, key, unwanted))
-            running = self._running[key] = Decoding(asyncio.ensure_future(work), unwanted)
-            running.result.add_done_callback(lambda done: self._decoded(key, done))
+            work = self._in_thread(lambda: self._decode(name, part, data, sampling, key, unwanted), _takes_long(part))
+            running = self._running[key, name] = Decoding(asyncio.ensure_future(work), unwanted)
+            running.result.add_done_callback(lambda done: self._decoded(key, name, done))
         running.askers += 1
         try:
             return await asyncio.shield(running.result)
@@ -176,25 +193,16 @@ class Preprocessing(AsyncStage):
                 running.unwanted.set()
                 await asyncio.wait((running.result,))
 
-    def _decoded(self, key: str, done: asyncio.Future[Item]) -> None:
-        del self._running[key]
+    def _decoded(self, key: str, name: str, done: asyncio.Future[Item]) -> None:
+        del self._running[key, name]
         if not done.cancelled() and done.exception() is None:
             self.memo.put(key, done.result(), done.result().nbytes)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        async with self._threads:
+    async def _in_thread(self, work: Callable[[], T], long: bool) -> T:
+        async with self._long if long else self._quick:
             return await asyncio.to_thread(work)
 
-    async def _bytes(self, name: str, part: Part) -> bytes:
-        if isinstance(part, ImagePart | VideoPart):
-            if part.data or not part.url:
-                return _some(part.data, name)
-            limit = self.budget.image_bytes if isinstance(part, ImagePart) else self.budget.video_bytes
-            return await fetch(part.url, self.policy, limit, name)
-        assert isinstance(part, AudioPart)
-        return _some(part.data, name)
-
-    def _decode(self, name: str, part: Part, data: bytes, sampling: Sampling, key: str, unwanted: threading.Event) -> Item:
+    def _decode(self, name: str, part: Medium, data: bytes, sampling: Sampling, key: str, unwanted: threading.Event) -> Item:
         if isinstance(part, AudioPart):
             return Item(speech=self._mel(audio.read_samples(data, part.format, self.budget, name), key, name))
         if isinstance(part, ImagePart):
@@ -213,6 +221,11 @@ class Preprocessing(AsyncStage):
         return audio.log_mel(samples, self.extractor, key)
 
 
+def _takes_long(part: Medium) -> bool:
+    """A film or a file of sound, whatever its size."""
+    return isinstance(part, VideoPart) or (isinstance(part, AudioPart) and part.format != PCM_F32_16K)
+
+
 def _some(data: bytes, name: str) -> bytes:
     if not data:
         raise Refused(f"{name}: is empty", code="invalid_media", param=name)
@@ -227,7 +240,7 @@ def _too_long(length: int, context: int) -> Refused:
     )
 
 
-def _key(part: Part, data: bytes, sampling: Sampling) -> str:
+def _key(part: Medium, data: bytes, sampling: Sampling) -> str:
     """Names the content as it will be seen, before it is decoded."""
     digest = hashlib.sha256(data).hexdigest()
     if isinstance(part, AudioPart):

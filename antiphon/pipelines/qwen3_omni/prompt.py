@@ -12,16 +12,16 @@ from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.qwen3_omni.chat_text import ChatText
 from antiphon.pipelines.qwen3_omni.media.audio import audio_tokens
 from antiphon.pipelines.qwen3_omni.payloads import Ids, Patches, Speech
-from antiphon.pipelines.requests import Message, Part, TextPart, Tool
+from antiphon.pipelines.requests import Medium, Message, TextPart, Tool
 
 
-def media_parts(messages: Sequence[Message]) -> list[tuple[str, Part]]:
+def media_parts(messages: Sequence[Message]) -> list[tuple[str, Medium]]:
     """The media of the user's turns in prompt order, each with the name that errors call it by."""
-    found: list[tuple[str, Part]] = []
+    found: list[tuple[str, Medium]] = []
     for m, message in enumerate(messages):
         for p, part in enumerate(message.parts):
             if message.role == "user" and not isinstance(part, TextPart):
-                found.append((f"messages[{m}].parts[{p}]", part))
+                found.append((part.name or f"messages[{m}].parts[{p}]", part))
     return found
 
 

@@ -34,14 +34,14 @@ def part(info: PipelineInfo, given: Any, path: str) -> Part:
             param=f"{path}.type",
         )
     if kind == "input_audio":
-        return _audio(given.get("input_audio"), f"{path}.input_audio")
+        return _audio(given.get("input_audio"), f"{path}.input_audio", path)
     if kind == "video_url":
         url = _url(given.get("video_url"), f"{path}.video_url")
         if not url.startswith(DATA_URI):
-            return VideoPart(url=url)
+            return VideoPart(url=url, name=path)
         data = _bytes(url, f"{path}.video_url.url")
-        return VideoPart(data=data, key=content_key(data))
-    return _image(given.get("image_url"), f"{path}.image_url")
+        return VideoPart(data=data, key=content_key(data), name=path)
+    return _image(given.get("image_url"), f"{path}.image_url", path)
 
 
 def top_level(info: PipelineInfo, kind: str, given: str, path: str) -> Part:
@@ -57,7 +57,7 @@ def content_key(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _audio(given: Any, path: str) -> AudioPart:
+def _audio(given: Any, path: str, name: str) -> AudioPart:
     if given is None:
         raise missing(path)
     if not isinstance(given, dict):
@@ -68,16 +68,16 @@ def _audio(given: Any, path: str) -> AudioPart:
     hint = given.get("format", "")
     if not isinstance(hint, str):
         raise invalid(f"{path}.format", "expected a string", "invalid_type")
-    return AudioPart(data=data, format=hint.lower(), key=content_key(data))
+    return AudioPart(data=data, format=hint.lower(), key=content_key(data), name=name)
 
 
-def _image(given: Any, path: str) -> ImagePart:
+def _image(given: Any, path: str, name: str) -> ImagePart:
     detail = given.get("detail") if isinstance(given, dict) else None
     url, wanted = _url(given, path), detail if isinstance(detail, str) else "auto"
     if not url.startswith(DATA_URI):
-        return ImagePart(url=url, detail=wanted)
+        return ImagePart(url=url, detail=wanted, name=name)
     data = _bytes(url, f"{path}.url")
-    return ImagePart(data=data, detail=wanted, key=content_key(data))
+    return ImagePart(data=data, detail=wanted, key=content_key(data), name=name)
 
 
 def _url(given: Any, path: str) -> str:

@@ -18,19 +18,19 @@ DATA = base64.b64encode(b"bytes").decode()
 
 def test_each_kind_becomes_its_part() -> None:
     assert media_parts.top_level(SEES, "image_url", DATA, "images[0]") == ImagePart(
-        data=b"bytes", key=media_parts.content_key(b"bytes")
+        data=b"bytes", key=media_parts.content_key(b"bytes"), name="images[0]"
     )
     audio = media_parts.top_level(SEES, "input_audio", f"data:audio/wav;base64,{DATA}", "audios[0]")
     assert isinstance(audio, AudioPart)
-    assert audio.data == b"bytes"
+    assert (audio.data, audio.name) == (b"bytes", "audios[0]")
     assert media_parts.top_level(SEES, "video_url", "https://example.com/v.mp4", "videos[0]") == VideoPart(
-        url="https://example.com/v.mp4"
+        url="https://example.com/v.mp4", name="videos[0]"
     )
 
 
 def test_a_typed_part_may_be_an_address() -> None:
     given = {"type": "image_url", "image_url": {"url": "http://example.com/i.png", "detail": "low"}}
-    assert media_parts.part(SEES, given, "p") == ImagePart(url="http://example.com/i.png", detail="low")
+    assert media_parts.part(SEES, given, "p") == ImagePart(url="http://example.com/i.png", detail="low", name="p")
     assert media_parts.part(SEES, {"type": "text", "text": "t"}, "p") == TextPart("t")
 
 

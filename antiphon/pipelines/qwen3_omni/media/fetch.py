@@ -1,4 +1,5 @@
-"""Media by URL, under a policy: schemes, bytes, time, redirects, and no address that is not public unless allowed.
+"""Media by URL, under a policy: schemes, bytes, time, redirects, and no address that is not public unless allowed. What all
+requests together have fetched is bounded too.
 
 The address that was checked is the address that is connected to: a name that resolves to something else a moment later
 (DNS rebinding) gains nothing. Redirects are followed by hand, each under the same checks. Proxies of the environment are
@@ -10,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import io
 import ipaddress
 import logging
 import socket
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +25,7 @@ from urllib.parse import unquote_to_bytes
 
 import httpx
 
-from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.errors import Refused, StageFailed
 
 for _talker in ("httpx", "httpcore"):
     # They log every address, with the keys and names in it: those are the user's, and no log's.
@@ -35,28 +39,61 @@ that decode media must not be among those."""
 
 @dataclass(frozen=True, slots=True)
 class UrlPolicy:
-    """``allow_private``: also addresses of this machine and its networks. ``seconds``: for the whole fetch."""
+    """``allow_private``: also addresses of this machine and its networks. ``seconds``: for the whole fetch.
+    ``held_bytes``: fetched and not yet decoded, of all requests together, of films and of pictures each."""
 
     schemes: tuple[str, ...] = ("https", "http")
     seconds: float = 15.0
     redirects: int = 3
     allow_private: bool = False
+    held_bytes: int = 512 << 20
 
 
-async def fetch(url: str, policy: UrlPolicy, max_bytes: int, what: str) -> bytes:
-    """The bytes behind ``url`` (or in it: ``data:``). ``what`` names the item in errors. Raises Refused."""
+Take = Callable[[int], None]
+
+
+class Room:
+    """What is fetched for all requests at a time, in bytes. What comes past it is refused, to be tried again: to wait for
+    room would mean to wait for another's slow server or long film."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+
+    @contextmanager
+    def share(self, what: str) -> Iterator[Take]:
+        """One medium's part of it, taken as it arrives and given back at the end. ``what`` names the item in the error."""
+        mine = 0
+
+        def take(size: int) -> None:
+            nonlocal mine
+            if self.held + size > self.limit:
+                message = f"{what}: this server holds as much of fetched media as it may, {self.limit >> 20} MiB; try again"
+                raise StageFailed("preprocessing", message, code="server_busy", retryable=True)
+            mine += size
+            self.held += size
+
+        try:
+            yield take
+        finally:
+            self.held -= mine
+
+
+async def fetch(url: str, policy: UrlPolicy, max_bytes: int, what: str, take: Take = lambda size: None) -> bytes:
+    """The bytes behind ``url`` (or in it: ``data:``). ``what`` names the item in errors. Raises Refused, and what ``take``
+    raises when it is told of a piece that has come."""
     if url[:5].lower() == "data:":
         return _inline(url, max_bytes, what)
     try:
         async with asyncio.timeout(policy.seconds):
-            return await _follow(url, policy, max_bytes, what)
+            return await _follow(url, policy, max_bytes, what, take)
     except TimeoutError:
         raise _refused(what, f"did not arrive within {policy.seconds:g} s") from None
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: a host that no name can be
         raise _refused(what, f"could not be fetched ({type(error).__name__})") from None
 
 
-async def _follow(url: str, policy: UrlPolicy, max_bytes: int, what: str) -> bytes:
+async def _follow(url: str, policy: UrlPolicy, max_bytes: int, what: str, take: Take) -> bytes:
     target = httpx.URL(url)
     async with httpx.AsyncClient(trust_env=False, follow_redirects=False) as client:
         for _ in range(policy.redirects + 1):
@@ -75,22 +112,23 @@ async def _follow(url: str, policy: UrlPolicy, max_bytes: int, what: str) -> byt
                     continue
                 if response.status_code != 200:
                     raise _refused(what, f"its server answered {response.status_code}")
-                return await _read(response, max_bytes, what)
+                return await _read(response, max_bytes, what, take)
             finally:
                 await response.aclose()
     raise _refused(what, f"redirected more than {policy.redirects} times")
 
 
-async def _read(response: httpx.Response, max_bytes: int, what: str) -> bytes:
+async def _read(response: httpx.Response, max_bytes: int, what: str, take: Take) -> bytes:
     said = response.headers.get("content-length", "")
     if said.isdigit() and int(said) > max_bytes:
         raise _refused(what, f"has {said} bytes; the limit is {max_bytes}")
-    data = bytearray()
+    data = io.BytesIO()  # gives its bytes away at the end without a copy
     async for piece in response.aiter_raw():  # as sent: what was compressed on the way is no medium, and may be a bomb
-        data += piece
-        if len(data) > max_bytes:
+        if data.tell() + len(piece) > max_bytes:
             raise _refused(what, f"has more bytes than the limit of {max_bytes}")
-    return bytes(data)
+        take(len(piece))
+        data.write(piece)
+    return data.getvalue()
 
 
 async def _checked(url: httpx.URL, policy: UrlPolicy, what: str) -> str:
