@@ -19,9 +19,10 @@ from websockets.exceptions import WebSocketException
 from antiphon.cli.console import fail
 from antiphon.codecs.errors import CodecError
 from antiphon.codecs.pcm import from_s16, to_s16
+from antiphon.realtime.webrtc.speech import FRAME, Speech
+from antiphon.session.events import Play
 
 RATE = 24_000
-FRAME = RATE // 50
 PATIENCE_S = 120.0
 Samples = NDArray[np.float32]
 
@@ -186,8 +187,8 @@ class Devices:
 
     def __init__(self, sounddevice: Any) -> None:
         self._lock = threading.Lock()
-        self._queue: list[tuple[str, Samples]] = []
-        self._item, self._played = "", 0
+        self._speech = Speech()
+        self._heard = ("", 0)
         self._frames: asyncio.Queue[Samples] = asyncio.Queue(self.HELD)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stream = sounddevice.Stream(
@@ -207,14 +208,15 @@ class Devices:
 
     def play(self, item_id: str, samples: Samples) -> None:
         with self._lock:
-            self._queue.append((item_id, samples))
+            self._speech.play(Play("", item_id, samples, len(samples)))
 
     def cut(self) -> tuple[str, int] | None:
         with self._lock:
-            if not self._queue:
-                return None
-            self._queue.clear()
-            return self._item, self._played * 1000 // RATE
+            item, (last, played) = self._speech.next_item, self._heard
+            self._speech.clear()
+        if not item:
+            return None
+        return item, played * 1000 // RATE if item == last else 0  # else it had not begun
 
     def finished(self, status: str) -> bool:
         return False
@@ -223,18 +225,10 @@ class Devices:
         """PortAudio's callback: one block in, one block out."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._take, heard[:, 0].copy())
-        said[:] = 0
         with self._lock:
-            at = 0
-            while at < frames and self._queue:
-                item, samples = self._queue.pop(0)
-                piece = samples[: frames - at]
-                said[at : at + len(piece), 0] = piece
-                at += len(piece)
-                if len(piece) < len(samples):
-                    self._queue.insert(0, (item, samples[len(piece) :]))
-                self._played = (self._played if item == self._item else 0) + len(piece)
-                self._item = item
+            samples, played = self._speech.frame()
+            self._heard = played[-1] if played else self._heard
+        said[:, 0] = samples
 
     def _take(self, samples: Samples) -> None:
         if self._frames.full():

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from antiphon.cli.talk import FRAME, Devices, Files, converse
+from antiphon.cli.talk import Devices, Files, converse
+from antiphon.realtime.webrtc.speech import FADE, FRAME
 from tests.clients import serving
 from tests.realtime import conversing
 from tests.realtime.stubs import Script, StubClient
@@ -79,7 +80,7 @@ async def test_the_sound_card_plays_in_order_and_says_what_was_heard() -> None:
         stream = StandInStream.made[-1]
         waiting = asyncio.create_task(devices.frame())
         await asyncio.sleep(0)
-        tone = np.arange(3 * FRAME, dtype=np.float32)
+        tone = np.arange(1, 3 * FRAME + 1, dtype=np.float32)
         devices.play("a", tone[:700])
         devices.play("a", tone[700:])
         assert np.array_equal(stream.turn(np.full(FRAME, 0.5, np.float32)), tone[:FRAME])
@@ -87,7 +88,11 @@ async def test_the_sound_card_plays_in_order_and_says_what_was_heard() -> None:
         stream.turn(np.zeros(FRAME, np.float32))
         assert devices.cut() == ("a", 40)
         assert devices.cut() is None
+        faded = stream.turn(np.zeros(FRAME, np.float32))
+        assert faded[0] and not faded[FADE:].any(), "a hard end clicks"
         assert not stream.turn(np.zeros(FRAME, np.float32)).any()
+        devices.play("b", tone)
+        assert devices.cut() == ("b", 0), "nothing of it had been heard yet"
         for _ in range(3 * Devices.HELD):
             stream.turn(np.zeros(FRAME, np.float32))
         await asyncio.sleep(0.05)

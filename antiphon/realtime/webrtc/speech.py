@@ -1,6 +1,6 @@
-"""What waits for a caller's loudspeaker: pieces in, frames of 20 ms out, and an account of what has been played.
+"""What waits for a listener's loudspeaker: pieces in, frames of 20 ms out, and an account of what has been played.
 
-The server plays, so it knows. Nothing here knows of WebRTC: samples are float32 mono at 24 kHz.
+Who plays knows: the server over WebRTC, ``antiphon talk`` by its sound card. Samples are float32 mono at 24 kHz.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ class Speech:
         self._played = 0
         self._dry = False
         self.queued = 0
+
+    @property
+    def next_item(self) -> str:
+        """Whose samples sound next; "" when nothing waits."""
+        return self._pieces[0][0] if self._pieces else ""
 
     def play(self, sound: Play) -> None:
         """Put this behind everything else."""

@@ -4,6 +4,7 @@ import { Resampler } from "./resample.js";
 const RATE = 24000;
 const PIECE = 120;
 const FADE_S = 0.004;
+const EDGE_S = 0.002;
 
 class Player extends AudioWorkletProcessor {
   constructor() {
@@ -12,6 +13,7 @@ class Player extends AudioWorkletProcessor {
     this.playing = null;
     this.played = 0;
     this.told = 0;
+    this.dry = false;
     this.port.onmessage = ({ data }) => (data.clear ? this.clear() : this.queue.push(data));
   }
 
@@ -23,9 +25,12 @@ class Player extends AudioWorkletProcessor {
 
   /** Stop now: what is on its way fades out within a few milliseconds, the rest is thrown away. */
   clear() {
-    const fade = this.ready.slice(0, Math.round(FADE_S * sampleRate));
+    const { playing, played } = this;
+    const length = Math.round(FADE_S * sampleRate);
+    while (this.ready.length < length && this.pull());
+    const fade = this.ready.slice(0, length);
     for (let i = 0; i < fade.length; i++) fade[i] *= 1 - i / fade.length;
-    this.port.postMessage({ cleared: true, item: this.playing, played: this.played });
+    this.port.postMessage({ cleared: true, item: playing, played });
     this.silence();
     this.ready = fade;
     this.playing = null;
@@ -52,12 +57,22 @@ class Player extends AudioWorkletProcessor {
     return true;
   }
 
+  /** No click where the sound runs dry inside of this block, nor where it goes on. */
+  soften(out, have) {
+    if (!have) return;
+    const edge = Math.min(have, Math.round(EDGE_S * sampleRate));
+    if (this.dry) for (let i = 0; i < edge; i++) out[i] *= i / edge;
+    this.dry = have < out.length;
+    if (this.dry) for (let i = 0; i < edge; i++) out[have - 1 - i] *= i / edge;
+  }
+
   process(_, [channels]) {
     const out = channels[0];
     while (this.ready.length < out.length && this.pull());
     const have = Math.min(out.length, this.ready.length);
     out.set(this.ready.subarray(0, have));
     this.ready = this.ready.subarray(have);
+    this.soften(out, have);
     for (const other of channels.slice(1)) other.set(out);
     if (this.playing && currentTime - this.told > 0.05) {
       this.told = currentTime;
