@@ -82,6 +82,13 @@ def picture() -> Image.Image:
     return Image.fromarray(np.random.default_rng(1).integers(0, 255, (64, 96, 3), dtype=np.uint8))
 
 
+@lru_cache(maxsize=1)
+def pictures() -> list[Image.Image]:
+    """Four of different sizes."""
+    rng = np.random.default_rng(10)
+    return [Image.fromarray(rng.integers(0, 255, (64 + 32 * n, 96, 3), dtype=np.uint8)) for n in range(4)]
+
+
 def png(image: Image.Image) -> bytes:
     held = io.BytesIO()
     image.save(held, "PNG")
@@ -164,6 +171,21 @@ CASES: dict[str, Case] = {
     "audio and image": Case(
         (("user", (AUDIO, IMAGE, TextPart("What?"))),),
         lambda o: o.media(_typed("audio", "image", text="What?"), audio=[tone()], images=[picture()]),
+    ),
+    "images over turns": Case(
+        (
+            ("user", (TextPart("What?"), *(ImagePart(png(image)) for image in pictures()[:3]))),
+            ("assistant", _say("Yes.")),
+            ("user", (ImagePart(png(pictures()[3])), TextPart("And this?"))),
+        ),
+        lambda o: o.media(
+            [
+                {"role": "user", "content": [{"type": "text", "text": "What?"}, *({"type": "image"} for _ in range(3))]},
+                {"role": "assistant", "content": [{"type": "text", "text": "Yes."}]},
+                *_typed("image", text="And this?"),
+            ],
+            images=pictures(),
+        ),
     ),
     "video": Case((("user", (VideoPart(film.mp4()), TextPart("What?"))),), lambda o: _film_inputs(o, False), media=_FILM),
     "video with sound": Case(

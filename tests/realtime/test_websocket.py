@@ -107,6 +107,22 @@ async def test_barge_in_stops_the_answer_and_nothing_of_it_follows() -> None:
         assert 'antiphon_abort_seconds_count{moment="released"} 1.0' in text
 
 
+async def test_the_answer_after_an_interruption_is_whole() -> None:
+    """Thirty seconds made at ten times their pace are cut; what was left of them took frames of the next answer elsewhere."""
+    client = StubClient(Script(audio_s=30.0, realtime_factor=0.1))
+    async with serving(client) as running, talking(running) as talk:
+        await talk.say_hello()
+        await talk.ask("tell me a story")
+        await talk.until("response.output_audio.delta")
+        client.script = Script(audio_s=2.5, realtime_factor=0.1)
+        await talk.speak(voice(0.5))
+        await talk.until("response.done")
+        await talk.speak(hush(1.0))
+        done = await talk.until("response.done")
+        deltas = [e for e in talk.events if e.get("response_id") == done["response"]["id"]]
+        assert done["response"]["status"] == "completed" and len(audio_of(deltas)) == 2 * 60_000
+
+
 async def test_a_forced_call_and_its_answer() -> None:
     tool = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {"city": {}}}}
     choice = {"type": "function", "name": "weather"}

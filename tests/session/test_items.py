@@ -91,6 +91,25 @@ def test_history_with_calls() -> None:
     assert (error["code"], error["param"]) == ("invalid_tool_call_id", "item.call_id")
 
 
+def test_results_that_come_after_an_interruption_are_kept() -> None:
+    """They were lost elsewhere, and the tools run twice. A call that comes after it is none."""
+    talk = Talk()
+    talk.command("response.create")
+    gen = talk.gen()
+    talk.make(gen, "Let me see.", 3)
+    for n in (0, 1):
+        talk.do(ev.CallMade(gen, f"c{n}", "f", "{}", True))
+    (done,) = of(talk.say(10), "response.done")
+    assert [(i["type"], i["status"]) for i in done["response"]["output"][1:]] == [("function_call", "completed")] * 2
+    assert not talk.do(ev.CallMade(gen, "c2", "f", "{}", True))
+    for n in (1, 0):
+        output = {"type": "function_call_output", "call_id": f"c{n}", "output": str(n)}
+        assert not of(talk.command("conversation.item.create", item=output), "error")
+    talk.hush(20)
+    called = (Call("c0", "f", "{}"), Call("c1", "f", "{}"), CallOutput("c1", "1"), CallOutput("c0", "0"))
+    assert talk.request.context[:4] == called
+
+
 WRONG: list[tuple[Any, str, str]] = [
     (None, "missing_required_parameter", "item"),
     ("x", "invalid_type", "item"),

@@ -10,9 +10,11 @@ from collections.abc import Callable
 
 import pytest
 from aiortc import RTCBundlePolicy
+from av import AudioFrame
 
 from antiphon.realtime.settings import Settings
-from tests.webrtc.calling import Caller, Running, calling, serving, settled
+from antiphon.realtime.webrtc.arrivals import STALL_S
+from tests.webrtc.calling import Caller, Microphone, Running, calling, serving, settled, voice
 from tests.webrtc.line import Line, line
 
 
@@ -113,6 +115,36 @@ async def test_a_flood_of_messages_costs_neither_the_call_nor_another() -> None:
             while flooding.types()[-1:] != ["session.updated"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert flooding.types().count("error") == 1_540
+
+
+async def test_messages_of_every_size_are_taken_whole() -> None:
+    """A channel of SCTP closed at 16 KiB for others; what is echoed is cut, what was said is in force."""
+    async with serving() as running, calling(running) as caller:
+        frame = len(json.dumps({"type": "session.update", "session": {"type": "realtime", "instructions": ""}}))
+        for size in (1 << 10, 16 << 10, (64 << 10) - 1, (64 << 10) + 1, 256 << 10):
+            caller.send("session.update", session={"type": "realtime", "instructions": "x" * (size - frame)})
+            await caller.until("session.updated")
+            caller.ask("hello")
+            await caller.until("response.done")
+            (system, *_) = running.client.answers()[-1].request.messages
+            assert system.role == "system" and len(system.parts[0].text) == size - frame
+
+
+async def test_a_microphone_that_is_opened_late_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = asyncio.Event()
+    recv = Microphone.recv
+
+    async def late(microphone: Microphone) -> AudioFrame:
+        await opened.wait()
+        return await recv(microphone)
+
+    monkeypatch.setattr(Microphone, "recv", late)
+    async with serving() as running, calling(running) as caller:
+        await asyncio.sleep(2 * STALL_S)
+        opened.set()
+        caller.microphone.say(voice(0.6))
+        await caller.until("input_audio_buffer.speech_started")
+        await caller.until("response.done")
 
 
 async def test_hanging_up_at_odd_moments() -> None:
