@@ -1,4 +1,4 @@
-"""The page's loudspeaker by itself, in node: no click between pieces, at an interruption, or where an answer runs dry."""
+"""The page's loudspeaker and its recording by themselves, in node."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +14,22 @@ import pytest
 pytestmark = pytest.mark.real
 
 HERE = Path(__file__).parent
-WORKLET = HERE.parent.parent / "web_demo" / "js" / "audio" / "player-worklet.js"
+PAGE = HERE.parent.parent / "web_demo" / "js"
+
+
+def node(script: str, *arguments: str) -> Any:
+    """What a script of this folder prints."""
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    done = subprocess.run(["node", HERE / script, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])
 def test_no_step_is_larger_than_the_tone_s_own(rate: int) -> None:
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
-    done = subprocess.run(["node", HERE / "player.mjs", WORKLET, str(rate)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    made = json.loads(done.stdout)
+    """Neither between pieces, nor at an interruption, nor where an answer runs dry and goes on: such a step clicks."""
+    made = node("player.mjs", str(PAGE / "audio" / "player-worklet.js"), str(rate))
     largest = 0.4 * 2 * np.pi * 440 / rate
     start = rate // 1000  # the filter's own beginning
     whole = np.array(made["whole"])
@@ -34,3 +41,9 @@ def test_no_step_is_larger_than_the_tone_s_own(rate: int) -> None:
     gap = np.flatnonzero(dry == 0)
     assert len(gap) > 2 * 128, "it did run dry"
     assert np.abs(np.diff(dry[start:-start])).max() <= 1.5 * largest
+
+
+def test_an_hour_can_be_saved() -> None:
+    made = node("recording.mjs", str(PAGE / "recording.js"))
+    assert made["frames"] - 180_000 * 48 in (0, 1)
+    assert [made[name] for name in ("first", "second", "last")] == [[8191, 0], [8191, 16383], [8191, 16383]]

@@ -19,9 +19,10 @@ export class Recording {
 
   /** A 16-bit stereo WAV file. */
   wav() {
-    const all = [...this.#tracks.user, ...this.#tracks.agent];
-    const start = Math.min(...all.map((piece) => piece.at));
-    const end = Math.max(...all.map((piece) => piece.at + piece.samples.length / RATE));
+    // Pieces lie in order of time, and are more than a call takes as arguments: an hour has 360,000.
+    const tracks = Object.values(this.#tracks).filter((pieces) => pieces.length);
+    const start = Math.min(...tracks.map((pieces) => pieces[0].at));
+    const end = Math.max(...tracks.map((pieces) => pieces.at(-1).at + pieces.at(-1).samples.length / RATE));
     const pcm = new Int16Array(2 * Math.ceil((end - start) * RATE + 1));
     Object.values(this.#tracks).forEach((pieces, side) => {
       let next = 0;
