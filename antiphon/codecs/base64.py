@@ -20,6 +20,10 @@ def decode(text: str) -> bytes:
     if not isinstance(text, str):
         raise BadBase64(f"base64 must be a string, not {type(text).__name__}")
     try:
+        return binascii.a2b_base64(text, strict_mode=True)  # as most write it: what forgives takes four times as long
+    except ValueError:
+        pass
+    try:
         raw = text.encode("ascii").translate(_TO_STANDARD, _BLANKS)
     except UnicodeEncodeError:
         raise BadBase64("not base64: it holds characters outside ASCII") from None

@@ -8,6 +8,7 @@ CodecError
 └── MediaError           a media file that cannot be used
     ├── NotAudio         not a known container, or broken before the first sample
     ├── NoSound          a readable file without a single sample
+    ├── NotPicture       no known format of pictures
     ├── TooLarge         more bytes than the limit
     └── TooLong          more seconds than the limit
 
@@ -51,6 +52,10 @@ class NotAudio(MediaError):
 
 class NoSound(MediaError):
     """Readable, but without a single sample."""
+
+
+class NotPicture(MediaError):
+    """Not a picture of a format known here."""
 
 
 class TooLarge(MediaError):

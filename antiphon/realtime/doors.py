@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from antiphon.pipelines.info import PipelineInfo
@@ -22,7 +23,7 @@ from antiphon.realtime.tracing import SessionTrace
 from antiphon.realtime.watch import Watch
 from antiphon.session import config as session_config
 from antiphon.session import events as ev
-from antiphon.session.features import Features
+from antiphon.session.features import Features, rough_tokens
 from antiphon.session.machine import Session
 
 LAST_WORDS_S = 12.0
@@ -132,4 +133,5 @@ def allowed(features: Features, info: PipelineInfo) -> Features:
         early=features.early and info.early_responses,
         context_tokens=features.context_tokens or info.context_tokens,
         conversation_tokens=features.conversation_tokens or info.conversation_tokens,
+        estimate=partial(rough_tokens, pictures=info.pictures) if features.estimate is rough_tokens else features.estimate,
     )

@@ -211,7 +211,7 @@ class Connection:
                 await shell.hear(wire.audio_bytes(event["audio"], event_id=event_id))
                 return
             event = self._beta.to_ga(event) if self._beta else event
-            check_media(event)
+            check_media(event, self._doors.state.info.pictures)
             if event["type"] == "conversation.item.create":
                 self._holdings.ask(len(frame), event_id)
         except ProtocolError as e:

@@ -6,30 +6,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from antiphon.codecs.pictures import size_in_uri
+from antiphon.pipelines.info import PictureLimits
 from antiphon.session.request import Call, CallOutput, Clip, Entry, Heard, Image, Message, Text
 
+UNKNOWN_PICTURE = 256
+"""Tokens."""
 Estimate = Callable[[Entry], int]
 """About how many tokens of the model's context an entry takes."""
 
 
-def rough_tokens(entry: Entry) -> int:
+def rough_tokens(entry: Entry, pictures: PictureLimits | None = None) -> int:
     """Four bytes of text, two of JSON or a tenth of a second of speech to a token, and four tokens for the turn's own frame.
 
     Bytes, since a token is a word's piece in Latin script and hardly more than a character in others: Qwen's tokenizer makes
-    0.6 tokens of a Chinese character, 0.7 of a Japanese one, 0.4 of a Cyrillic one.
+    0.6 tokens of a Chinese character, 0.7 of a Japanese one, 0.4 of a Cyrillic one. A picture is counted by its size, where it
+    is known what that means to the model.
     """
     if isinstance(entry, Call):
         return 4 + _size(entry.name + entry.arguments) // 2
     if isinstance(entry, CallOutput):
         return 4 + _size(entry.output) // 2
-    return 4 + sum(_part(part) for part in entry.parts) if isinstance(entry, Message) else 4
+    return 4 + sum(_part(part, pictures) for part in entry.parts) if isinstance(entry, Message) else 4
 
 
 def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _part(part: Text | Heard | Clip | Image) -> int:
+def _part(part: Text | Heard | Clip | Image, pictures: PictureLimits | None) -> int:
     match part:
         case Text(text):
             return _size(text) // 4
@@ -37,8 +42,9 @@ def _part(part: Text | Heard | Clip | Image) -> int:
             return (end - start) // 1600
         case Clip(audio, (kind, rate)):
             return len(audio) * 3 // 4 // (2 if kind == "audio/pcm" else 1) * 10 // rate
-        case Image():
-            return 256
+        case Image(url):
+            size = size_in_uri(url) if pictures else None
+            return pictures.tokens(size) if pictures and size else UNKNOWN_PICTURE
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from PIL import Image
 
 from antiphon.pipelines.qwen3_omni.pipeline import build
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, TextPart
 from antiphon.pipelines.runtime import LocalRuntime
 from antiphon.realtime import doors
 from antiphon.session.features import Features
-from tests.qwen3_omni.cases import HELLO, IMAGE, SYSTEM
+from tests.qwen3_omni.cases import HELLO, IMAGE, SYSTEM, png
 from tests.qwen3_omni.noting import Noting
 from tests.qwen3_omni.oracle import Answer, Oracle
+from tests.qwen3_omni.test_media import huge_png
 from tests.realtime.conversing import Running, Talk, audio_of, hush, serving, talking, voice
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -171,6 +176,44 @@ async def test_a_broken_picture_fails_its_response_and_not_the_session(running: 
         await talk.ask(HELLO)
         done = await talk.until("response.done", within=30)
         assert done["response"]["status"] in ("completed", "incomplete")
+
+
+async def test_a_picture_that_is_none_is_refused_when_it_comes(running: Running) -> None:
+    urls = ["data:image/png;base64," + base64.b64encode(data).decode() for data in (b"<svg/>", huge_png(30_000, 30_000))]
+    async with conversation(running, output_modalities=["text"], max_output_tokens=4) as (talk, _):
+        for url, words in zip(urls, ("no readable image", "the limit is 50000000"), strict=True):
+            item = {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": url}]}
+            await talk.send("conversation.item.create", item=item, event_id="mine")
+            error = (await talk.until("error"))["error"]
+            assert words in error["message"]
+            assert (error["param"], error["event_id"]) == ("item.content[0].image_url", "mine")
+        assert "conversation.item.added" not in talk.types()
+        await talk.ask(HELLO)
+        done = await talk.until("response.done", within=30)
+        assert done["response"]["status"] in ("completed", "incomplete")
+
+
+async def test_the_oldest_pictures_leave_a_full_context(folder: str, tmp_path: Path) -> None:
+    """1280 x 960 pixels are 1200 places of 32 x 32, and the tiny model's context has 4096."""
+    large = shutil.copytree(folder, tmp_path / "large")
+    held = json.loads((large / "preprocessor_config.json").read_text())
+    (large / "preprocessor_config.json").write_text(
+        json.dumps({**held, "size": {"shortest_edge": 3136, "longest_edge": 12845056}})
+    )
+    url = "data:image/png;base64," + base64.b64encode(png(Image.new("RGB", (1280, 960)))).decode()
+    item = {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": url}]}
+    async with (
+        serving(Noting(LocalRuntime(build(str(large))))) as running,
+        conversation(running, output_modalities=["text"], max_output_tokens=2) as (talk, _),
+    ):
+        seen = []
+        for _turn in range(5):
+            await talk.send("conversation.item.create", item=item)
+            await talk.send("response.create")
+            done = await talk.until("response.done", within=60)
+            assert done["response"]["status"] in ("completed", "incomplete"), done
+            seen.append(done["response"]["usage"]["input_token_details"]["image_tokens"])
+        assert seen[:2] == [1200, 2400] and all(tokens % 1200 == 0 for tokens in seen)
 
 
 async def test_a_conversation_goes_on_past_many_spoken_turns(running: Running) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from antiphon.codecs import base64
 from antiphon.codecs.errors import BadBase64
+from antiphon.pipelines.info import PictureLimits
 from antiphon.realtime.errors import ProtocolError
 from antiphon.realtime.protocol.schema import Json, event_id_of
 from antiphon.realtime.protocol.wire import audio_bytes
@@ -12,29 +13,35 @@ SAMPLE = 2
 """Bytes of the shortest sound: one sample of PCM."""
 
 
-def check_media(event: Json) -> None:
-    """Audio and images of ``conversation.item.create`` and of ``response.create``'s input; raises ``ProtocolError``."""
+def check_media(event: Json, pictures: PictureLimits | None = None) -> None:
+    """Audio and images of ``conversation.item.create`` and of ``response.create``'s input; raises ``ProtocolError``.
+
+    An item of nothing, or with a picture whose header tells already that it cannot be read, would fail every answer from here
+    on: it is refused while its client still knows what it has just sent.
+    """
     event_id = event_id_of(event)
     if event["type"] == "conversation.item.create":
-        _check_item(event["item"], "item", event_id)
+        _check_item(event["item"], "item", event_id, pictures)
     elif event["type"] == "response.create":
         for n, item in enumerate((event.get("response") or {}).get("input") or ()):
-            _check_item(item, f"response.input[{n}]", event_id)
+            _check_item(item, f"response.input[{n}]", event_id, pictures)
 
 
-def _check_item(item: Json, path: str, event_id: str | None) -> None:
+def _check_item(item: Json, path: str, event_id: str | None, pictures: PictureLimits | None) -> None:
     for n, part in enumerate(item.get("content") or ()):
         where = f"{path}.content[{n}]"
         if part["type"] == "input_audio" and part.get("audio") is not None:
             where = f"{where}.audio"
-            held = len(audio_bytes(part["audio"], param=where, event_id=event_id)) >= SAMPLE
+            empty = len(audio_bytes(part["audio"], param=where, event_id=event_id)) < SAMPLE
+            why = "is empty" if empty else ""
         elif part["type"] == "input_image" and part.get("image_url") is not None:
             where = f"{where}.image_url"
-            held = bool(data_uri_bytes(part["image_url"], param=where, event_id=event_id))
+            data = data_uri_bytes(part["image_url"], param=where, event_id=event_id)
+            why = "is empty" if not data else pictures.refusal(data) if pictures else ""
         else:
             continue
-        if not held:  # an item of nothing would fail every answer from here on
-            raise ProtocolError(f"Invalid '{where}'. It is empty.", code="invalid_value", param=where, event_id=event_id)
+        if why:
+            raise ProtocolError(f"Invalid '{where}'. It {why}.", code="invalid_value", param=where, event_id=event_id)
 
 
 def data_uri_bytes(url: str, *, param: str, event_id: str | None = None) -> bytes:

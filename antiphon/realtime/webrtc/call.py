@@ -168,7 +168,7 @@ class Call:
             if event["type"] == "input_audio_buffer.append":
                 raise ProtocolError("In a call the audio comes on its track.", code="invalid_value", param="type")
             event = beta.to_ga(event) if beta else event
-            check_media(event)
+            check_media(event, self._doors.state.info.pictures)
         except ProtocolError as error:
             self._doors.state.metrics.error(error.code)
             refuse(wire.error_event(error, event_id))

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
+from antiphon.codecs.pictures import FORMATS, beyond, misshapen
 from antiphon.pipelines.errors import Refused, WeightError
 from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
 from antiphon.pipelines.qwen3_omni.payloads import Floats, Patches
 
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 BROKEN = (
     *(ArithmeticError, AttributeError, EOFError, LookupError, OSError),
     *(RuntimeError, SyntaxError, TypeError, ValueError, struct.error),
@@ -34,7 +34,6 @@ _UPRIGHT: dict[object, Image.Transpose] = {
     8: Image.Transpose.ROTATE_90,
 }
 """EXIF's orientation -> what turns such a picture upright."""
-MAX_ASPECT = 200
 TEMPORAL = 2
 """Frames in one step of the time axis."""
 VIDEO_MIN_PIXELS = 128
@@ -49,10 +48,8 @@ def open_image(data: bytes, budget: Budget, what: str) -> Image.Image:
         raise _refused(what, f"has {len(data)} bytes; the limit is {budget.image_bytes}")
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
-        width, height = image.size
-        if width * height > budget.image_pixels:
-            raise _refused(what, f"is {width} x {height} pixels; the limit is {budget.image_pixels} in all")
-        check_shape(width, height, what)
+        if why := beyond(image.size, budget.image_pixels):
+            raise _refused(what, why)
         image.load()
         turn = _turn(image)
         seen = image.convert("RGB")
@@ -72,8 +69,8 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
 
 
 def check_shape(width: int, height: int, what: str) -> None:
-    if min(width, height) < 1 or max(width, height) > MAX_ASPECT * min(width, height):
-        raise _refused(what, f"is {width} x {height}: one side may be at most {MAX_ASPECT} times the other")
+    if why := misshapen((width, height)):
+        raise _refused(what, why)
 
 
 class Patcher:
