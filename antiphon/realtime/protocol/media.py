@@ -50,7 +50,7 @@ def data_uri_bytes(url: str, *, param: str, event_id: str | None = None) -> byte
     Addresses are refused: a server that fetches what a client names can be sent anywhere.
     """
     head, comma, body = url.partition(",")
-    if not head.startswith("data:") or not comma or not head.endswith(";base64"):
+    if not comma or not head.lower().startswith("data:") or not head.lower().endswith(";base64"):
         message = f"Invalid '{param}'. Expected a base64 data URI; addresses are not fetched."
         raise ProtocolError(message, code="invalid_value", param=param, event_id=event_id)
     try:

@@ -177,7 +177,7 @@ def _inline(url: str, max_bytes: int, what: str) -> bytes:
         raise _refused(what, f"has more bytes than the limit of {max_bytes}")
     try:
         raw = unquote_to_bytes(body)
-        data = base64.b64decode(raw) if header.endswith(";base64") else raw
+        data = base64.b64decode(raw) if header.lower().endswith(";base64") else raw
     except (binascii.Error, ValueError):
         raise _refused(what, "its data URL is not base64") from None
     if len(data) > max_bytes:

@@ -43,7 +43,8 @@ VIDEO_TOTAL_PIXELS = 128_000 * 0.9
 
 
 def open_image(data: bytes, budget: Budget, what: str) -> Image.Image:
-    """RGB, upright. The size is read from the header and checked before a pixel is decoded. Raises Refused."""
+    """RGB, upright, on white where it is transparent, as the family's own loader has it. The size is read from the header and
+    checked before a pixel is decoded. Raises Refused."""
     if len(data) > budget.image_bytes:
         raise _refused(what, f"has {len(data)} bytes; the limit is {budget.image_bytes}")
     try:
@@ -52,12 +53,23 @@ def open_image(data: bytes, budget: Budget, what: str) -> Image.Image:
             raise _refused(what, why)
         image.load()
         turn = _turn(image)
-        seen = image.convert("RGB")
+        seen = _rgb(image)
         return seen if turn is None else seen.transpose(turn)
     except Image.DecompressionBombError as error:  # Pillow's own bound, far above ours
         raise _refused(what, f"has more pixels than the limit of {budget.image_pixels}") from error
     except BROKEN as error:
         raise _refused(what, f"is no readable image ({', '.join(FORMATS)})") from error
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16"):  # Pillow cuts 16 bits of grey off at 255: all but the darkest would be white
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    drawn = image.convert("RGBA")  # under what is transparent most files hold black: black letters would stand on it
+    seen = Image.new("RGB", image.size, "white")
+    seen.paste(drawn, mask=drawn)
+    return seen
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:
