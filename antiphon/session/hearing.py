@@ -215,6 +215,7 @@ class Hearing:
         self._responses.stay_cut()
         self._anticipation.drop("stale")
         if not was_speech and not self._is_speech(detector):
+            self._transcripts.nothing_said(item)
             self._memory.delete(item)
         self._memory.shed()
 

@@ -157,6 +157,16 @@ class Transcripts:
             self._tell(reading, event)
         self._read_on()
 
+    def nothing_said(self, item: Item) -> None:
+        """It was no speech, so its transcript is known. Clients await one for every commit: openai-agents ends no input before."""
+        for reading in [r for r in (*self._readings.values(), *self._waiting) if r.item is item]:
+            if reading in self._waiting:
+                self._waiting.remove(reading)
+            else:
+                self._core.do(Abort(reading.gen))
+            self._tell(reading, Transcribed(reading.gen, ""))
+        self._read_on()
+
     def forget(self, item: Item) -> None:
         """The item is gone: its transcript is awaited no longer."""
         self._waiting = [reading for reading in self._waiting if reading.item is not item]

@@ -54,6 +54,17 @@ def test_a_blip_is_announced_but_neither_answered_nor_kept() -> None:
     assert not talk.check.kept and not talk.session.conversation.items and not talk.check.gens
 
 
+@pytest.mark.parametrize("features", [Features(), Features(eager_transcript=False)], ids=["guessed", "not guessed"])
+def test_a_blip_has_a_transcript_like_every_commit_or_a_client_that_counts_them_waits_for_ever(features: Features) -> None:
+    talk = Talk(features, update={"transcription": {"model": "w"}})
+    talk.hush(10)
+    events = talk.say(2) + talk.hush(20)
+    committed = of(events, "input_audio_buffer.committed")[0]["item_id"]
+    completed = of(events, "conversation.item.input_audio_transcription.completed")
+    assert [(e["item_id"], e["transcript"]) for e in completed] == [(committed, "")]
+    assert kinds(events)[-1] == "conversation.item.deleted" and not talk.check.gens
+
+
 def test_a_known_blank_transcript_is_not_answered() -> None:
     talk = Talk(Features(early=False), update={"transcription": {"model": "w"}})
     talk.say(10)
