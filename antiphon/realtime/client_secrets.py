@@ -8,12 +8,13 @@ from typing import Any, Literal
 import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from antiphon.realtime import refusals
 from antiphon.realtime.auth import Caller, presented
 from antiphon.realtime.doors import Doors, Kind
 from antiphon.realtime.errors import ProtocolError, RealtimeError
+from antiphon.realtime.paths import doors_at
 from antiphon.realtime.protocol import beta, schema
 from antiphon.realtime.protocol.schema import Json
 from antiphon.session.errors import Refused
@@ -43,9 +44,9 @@ def routes(doors: Doors) -> list[BaseRoute]:
         return await _answer(doors, request, _mint_beta_transcription)
 
     return [
-        Route("/v1/realtime/client_secrets", client_secrets, methods=["POST"]),
-        Route("/v1/realtime/sessions", sessions, methods=["POST"]),
-        Route("/v1/realtime/transcription_sessions", transcription_sessions, methods=["POST"]),
+        *doors_at("/v1/realtime/client_secrets", client_secrets, "POST"),
+        *doors_at("/v1/realtime/sessions", sessions, "POST"),
+        *doors_at("/v1/realtime/transcription_sessions", transcription_sessions, "POST"),
     ]
 
 

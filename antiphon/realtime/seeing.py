@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from antiphon.realtime.auth import ANONYMOUS, presented
 from antiphon.realtime.client_secrets import refusal
 from antiphon.realtime.doors import Doors
 from antiphon.realtime.errors import RealtimeError
 from antiphon.realtime.metrics import CONTENT_TYPE
+from antiphon.realtime.paths import doors_at
 
 
 def routes(doors: Doors) -> list[BaseRoute]:
@@ -45,7 +46,7 @@ def routes(doors: Doors) -> list[BaseRoute]:
         return JSONResponse(found.as_json())
 
     return [
-        Route("/metrics", metrics, methods=["GET"]),
-        Route("/v1/realtime/sessions", sessions, methods=["GET"]),
-        Route("/v1/realtime/sessions/{session_id}/trace", trace, methods=["GET"]),
+        *doors_at("/metrics", metrics, "GET"),
+        *doors_at("/v1/realtime/sessions", sessions, "GET"),
+        *doors_at("/v1/realtime/sessions/{session_id}/trace", trace, "GET"),
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from antiphon.realtime.auth import Caller, presented
@@ -17,6 +17,7 @@ from antiphon.realtime.doors import Doors, Kind, new_id
 from antiphon.realtime.errors import ProtocolError, RealtimeError, Stalled, TooMany, Unavailable
 from antiphon.realtime.holdings import Holdings
 from antiphon.realtime.outbox import Outbox
+from antiphon.realtime.paths import both, doors_at
 from antiphon.realtime.protocol import schema, wire
 from antiphon.realtime.protocol.beta import Beta
 from antiphon.realtime.protocol.fitting import fitting
@@ -38,16 +39,11 @@ UNAUTHORIZED, TRY_AGAIN_LATER, POLICY, INTERNAL = 3000, 1013, 1008, 1011
 
 
 def routes(doors: Doors) -> list[BaseRoute]:
-    """The door with and without the version in its path: base URLs are given either way."""
-
     async def endpoint(websocket: WebSocket) -> None:
         await serve(websocket, doors)
 
-    paths = ("/v1/realtime", "/realtime")
-    return [
-        *(WebSocketRoute(path, endpoint) for path in paths),
-        *(Route(path, _not_an_upgrade, methods=["GET"]) for path in paths),
-    ]
+    path = "/v1/realtime"
+    return [*(WebSocketRoute(p, endpoint) for p in both(path)), *doors_at(path, _not_an_upgrade, "GET")]
 
 
 async def _not_an_upgrade(request: Request) -> Response:

@@ -158,7 +158,7 @@ class Transcripts:
         self._read_on()
 
     def nothing_said(self, item: Item) -> None:
-        """It was no speech, so its transcript is known. Clients await one for every commit: openai-agents ends no input before."""
+        """It was no speech, so its transcript is known. openai-agents awaits one for every commit before its input can end."""
         for reading in [r for r in (*self._readings.values(), *self._waiting) if r.item is item]:
             if reading in self._waiting:
                 self._waiting.remove(reading)

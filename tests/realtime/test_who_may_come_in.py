@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from openai import AsyncOpenAI
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -35,6 +36,18 @@ async def test_keys_in_every_place_and_none() -> None:
                 assert await talk.close_code() == 3000
                 assert talk.types() == ["error"]
         assert running.doors.state.admission.open == 0
+
+
+async def test_a_base_url_without_the_version_reaches_every_realtime_door() -> None:
+    """The openai client puts its paths behind whatever base URL it is given."""
+    async with serving() as running:
+        client = AsyncOpenAI(base_url=running.http, api_key="any")
+        minted = await client.realtime.client_secrets.create(session={"type": "realtime", "instructions": "Be brief."})
+        async with AsyncOpenAI(base_url=running.http, api_key=minted.value).realtime.connect(model="m") as talk:
+            created: Any = await talk.recv()
+            assert created.session.instructions == "Be brief."
+        assert (await client.beta.realtime.sessions.create()).client_secret.value.startswith("ek_")
+        assert (await client.get("/realtime/sessions", cast_to=httpx.Response)).status_code == 200
 
 
 async def test_an_ephemeral_key_carries_its_session() -> None:

@@ -19,6 +19,7 @@ from antiphon.pipelines.requests import GenerateRequest
 from antiphon.realtime import refusals
 from antiphon.realtime.auth import ANONYMOUS, Caller, presented
 from antiphon.realtime.errors import ClientGone, NotServed
+from antiphon.realtime.paths import doors_at
 from antiphon.realtime.presence import Presence
 from antiphon.realtime.request_ids import checked
 from antiphon.realtime.rest import body, fields, sse, timing
@@ -189,5 +190,4 @@ class Endpoint:
 
 def route(state: State, path: str, handler: Handler, *, method: str = "GET", public: bool = False) -> list[Route]:
     """The door at ``path``, with and without the version in front of it: base URLs are given either way."""
-    paths = [path, path.removeprefix("/v1")] if path.startswith("/v1/") else [path]
-    return [Route(p, Endpoint(state, handler, public=public), methods=[method]) for p in paths]
+    return doors_at(path, Endpoint(state, handler, public=public), method)

@@ -10,12 +10,13 @@ from contextlib import ExitStack
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from antiphon.realtime.auth import ANONYMOUS, presented
 from antiphon.realtime.client_secrets import refusal
 from antiphon.realtime.doors import Doors, Kind
 from antiphon.realtime.errors import BadRequest, NotFound, RealtimeError
+from antiphon.realtime.paths import doors_at
 from antiphon.realtime.protocol.schema import Dialect, Json
 from antiphon.realtime.webrtc import offer as offers
 from antiphon.session.config import merged
@@ -51,9 +52,9 @@ def routes(doors: Doors) -> list[BaseRoute]:
         return Response()
 
     return [
-        Route("/v1/realtime/calls", ga, methods=["POST"]),
-        Route("/v1/realtime", beta, methods=["POST"]),
-        Route("/v1/realtime/calls/{call_id}/hangup", hangup, methods=["POST"]),
+        *doors_at("/v1/realtime/calls", ga, "POST"),
+        *doors_at("/v1/realtime", beta, "POST"),
+        *doors_at("/v1/realtime/calls/{call_id}/hangup", hangup, "POST"),
     ]
 
 
