@@ -71,9 +71,10 @@ class Response:
 
     @property
     def called(self) -> bool:
-        """Its calls are complete and nothing else of it is: clients send the results without waiting for its end."""
-        calls = [o.item.wire["type"] == "function_call" and not o.open for o in self.outputs]
-        return bool(calls) and all(calls)
+        """Its calls are complete: clients send the results without waiting for its end, which what is said aloud before
+        them may keep for as long as it takes to be heard."""
+        calls = [o.open for o in self.outputs if o.item.wire["type"] == "function_call"]
+        return bool(calls) and not any(calls)
 
     def wire(self, details: Json | None = None) -> Json:
         ended = self.status != "in_progress"
@@ -115,6 +116,7 @@ class Response:
     def call(self, piece: CallMade) -> None:
         output = next((o for o in self.outputs if o.item.wire.get("call_id") == piece.call_id), None)
         if output is None:
+            self._end_written()
             output = self._open(
                 Item(
                     {
@@ -140,6 +142,12 @@ class Response:
             )
         if piece.last:
             self._close(output, "completed")
+
+    def _end_written(self) -> None:
+        """What was written before a call is whole when the call begins; what is spoken still waits to be sent."""
+        for output in self.outputs:
+            if output.open and output.item.wire["type"] == "message" and output.item.ledger is None:
+                self._close(output, "completed")
 
     def ended(self, event: Ended) -> None:
         """The model is done; the response is when its audio is sent."""
@@ -226,7 +234,7 @@ class Response:
 
     def _message(self, heard_from: float) -> Output:
         for output in self.outputs:
-            if output.item.wire["type"] == "message":
+            if output.open and output.item.wire["type"] == "message":
                 return output
         speaks = self.request.modality == "audio"
         told = self._core.features.transport == "webrtc"

@@ -31,6 +31,21 @@ def test_the_answer_to_a_call_may_be_asked_for_before_response_done() -> None:
     assert talk.request.context[-1].output == "rain"
 
 
+def test_it_may_be_asked_for_while_what_was_said_before_the_call_is_still_sent() -> None:
+    """Audio is sent as it is heard, so that the end of 9 s of it comes seconds after the call; OpenAI's comes with it."""
+    talk = Talk()
+    talk.command("response.create")
+    gen = talk.gen()
+    talk.make(gen, "One moment please, this takes a while.", 9)
+    talk.do(ev.CallMade(gen, "call_1", "weather", "{}", last=True))
+    assert "response.done" not in kinds(talk.end(gen))
+    talk.command("conversation.item.create", item={"type": "function_call_output", "call_id": "call_1", "output": "rain"})
+    assert talk.command("response.create", event_id="e2") == []
+    sent = kinds(talk.wait(9))
+    assert sent.index("response.done") < sent.index("response.created")
+    assert talk.request.context[-1].output == "rain"
+
+
 def test_a_third_one_is_refused() -> None:
     talk = Talk()
     call(talk)

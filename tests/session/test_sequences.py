@@ -10,7 +10,7 @@ from antiphon.pipelines.outputs import Usage
 from antiphon.session import events as ev
 from antiphon.session.features import Features
 
-from .talk import Talk, kinds, of
+from .talk import Talk, kinds, of, wire
 
 USER_TEXT = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 TEXT_RESPONSE = [
@@ -222,6 +222,21 @@ def test_a_call_and_speech_in_one_response_and_the_output_before_its_end() -> No
     talk.end(gen)
     done = of(talk.wait(3), "response.done") or of(talk.check.wire, "response.done")
     assert [item["type"] for item in done[0]["response"]["output"]] == ["message", "function_call"]
+
+
+def test_what_was_written_before_a_call_ends_before_it_and_what_follows_is_another_item() -> None:
+    talk = Talk(update={"output_modalities": ["text"]})
+    talk.command("response.create")
+    gen = talk.gen()
+    events = talk.make(gen, "Let me see.") + wire(talk.do(ev.CallMade(gen, "call_9", "look", "{}", True)))
+    events += talk.make(gen, "Done.") + talk.end(gen)
+    ends = [(e["output_index"], e["item"]["type"], e["item"]["status"]) for e in of(events, "response.output_item.done")]
+    assert ends == [(0, "message", "completed"), (1, "function_call", "completed"), (2, "message", "completed")]
+    order = [e["output_index"] for e in events if "output_index" in e]
+    assert order == sorted(order)
+    assert [item.get("content", [{}])[0].get("text") for item in of(events, "response.done")[0]["response"]["output"]] == [
+        "Let me see.", None, "Done.",
+    ]  # fmt: skip
 
 
 def test_out_of_band_runs_beside_the_conversation() -> None:
