@@ -28,6 +28,7 @@ RAW_PCM_RATE: Final = 24_000
 _MAX_CHANNELS: Final = 64
 _BLOCK_S: Final = 5
 _UNSIZED: Final = 2**62  # libsndfile's count where a stream has none; its reader fails at the end of such a file
+_LOUDEST: Final = 32768.0  # full scale is 1; some write floats at the scale of 16 bits
 _DAMAGED: Final = "the audio file cannot be decoded: it is damaged or not what its header says"
 _SNDFILE: Final = frozenset({"wav", "flac", "ogg", "mp3", "aiff", "au", "caf", "w64"})
 _FFMPEG_NAMES: Final = {"mp4": "mov", "webm": "matroska", **{name: name for name in (*_SNDFILE, "aac", "asf", "amr", "avi")}}
@@ -85,7 +86,7 @@ def _collect(blocks: Iterable[tuple[int, NDArray[np.float32]]], rate: int, budge
         check_rate(source_rate)
         read += len(block)
         budget.check(read / source_rate)
-        np.nan_to_num(block, copy=False, nan=0.0, posinf=1.0, neginf=-1.0)
+        bound(block)
         if source_rate == rate:
             made.append(block)
             continue
@@ -97,6 +98,13 @@ def _collect(blocks: Iterable[tuple[int, NDArray[np.float32]]], rate: int, budge
     if stream is not None:
         made.append(stream.resample_chunk(np.zeros(0, dtype=np.float32), last=True))
     return np.concatenate(made)
+
+
+def bound(samples: NDArray[np.float32]) -> None:
+    """Make every sample a number whose square is one too, in place: a float file may hold anything, and what cannot be computed
+    with makes a model's numbers none, those of its other listeners as well."""
+    np.nan_to_num(samples, copy=False, nan=0.0, posinf=1.0, neginf=-1.0)
+    np.clip(samples, -_LOUDEST, _LOUDEST, out=samples)
 
 
 def _mono(frames: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -9,6 +9,8 @@ from transformers import Qwen2VLImageProcessorPil, WhisperFeatureExtractor
 
 from antiphon.pipelines.qwen3_omni.media import audio, pictures
 from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
+from antiphon.pipelines.requests import PCM_F32_16K
+from tests.qwen3_omni.cases import wav
 
 
 @pytest.mark.parametrize("size", [(10, 300), (284, 2), (6, 13), (16, 16), (1, 1), (1, 200), (17, 9)])
@@ -33,6 +35,17 @@ def test_short_sounds_equal_transformers(samples: int, folder: str) -> None:
     ours = audio.log_mel(sound, extractor, "k")
     assert ours.frames == theirs.shape[1] == samples // 160 and ours.mel is not None
     assert np.abs(ours.mel - theirs).max() < 1e-6
+
+
+@pytest.mark.parametrize("value", [1e30, -3e38, np.inf, np.nan])
+@pytest.mark.parametrize("raw", [True, False])
+def test_sound_past_all_measure_is_still_numbers(value: float, raw: bool, folder: str) -> None:
+    """A float file may hold anything; what cannot be squared would make a model's numbers none."""
+    loud = np.full(16_000, value, np.float32)
+    data = loud.astype("<f4").tobytes() if raw else wav(loud)
+    samples = audio.read_samples(data, PCM_F32_16K if raw else "wav", Budget(), "it")
+    made = audio.log_mel(samples, WhisperFeatureExtractor.from_pretrained(folder), "k").mel
+    assert made is not None and np.isfinite(made).all()
 
 
 @pytest.mark.parametrize("samples", [1, 160, 200])

@@ -230,6 +230,30 @@ def test_pages_are_promised_and_given_back() -> None:
         cache.begin([two], 2 * PAGE)
 
 
+def test_what_one_row_leaves_in_a_page_does_not_reach_the_next() -> None:
+    """Numbers that are none stay so when they are multiplied by zero, which is how a masked place is left out."""
+    cache = PagedCache(PAGE, Place.of("cpu"))
+    for value, width in ((torch.nan, PAGE), (1.0, 3)):
+        row = cache.open(width)
+        step = cache.begin([row], width)
+        held, values = step.update(*[torch.full((1, 1, width, 1), value)] * 2, 0)
+        step.finish()
+        cache.close(row)
+    assert held.flatten().tolist() == values.flatten().tolist() == [1.0] * 3 + [0.0] * (PAGE - 3)
+
+
+def test_a_row_without_numbers_leaves_its_neighbour_its_answer() -> None:
+    warm = [Sampler(Parameters(1.0, seed=n), 10, torch.device("cpu")) for n in (1, 1)]
+    scores = torch.arange(10.0)
+    (alone,) = choose(scores[None], warm[:1])
+    assert (
+        choose(
+            torch.stack([torch.full((10,), torch.nan), scores]), [Sampler(Parameters(1.0), 10, torch.device("cpu")), warm[1]]
+        )[1]
+        == alone
+    )
+
+
 def test_a_device_gives_its_pages_at_once() -> None:
     """What was counted before loading is taken at the first forward, not when a conversation grows long."""
     cache = PagedCache(10 * PAGE, Place(torch.device("meta"), torch.float32))

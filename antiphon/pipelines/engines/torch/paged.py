@@ -100,13 +100,26 @@ class PagedCache:
 
     def begin(self, rows: Sequence[Row], width: int) -> Step:
         """Room for ``width`` more tokens in each row, and the cache object to hand to the model for this forward."""
+        stored = min((len(store) for store in (*self._keys, *self._values)), default=0)
+        used: list[int] = []
         for row in rows:
             need = pages(row.length + width)
             if need > row.reserved:
                 raise RuntimeError(f"a row of {row.reserved} promised pages grows to {need}")
             while len(row.pages) < need:
                 row.pages.append(self._take_page())
+                if row.pages[-1] < stored:
+                    used.append(row.pages[-1])
+        self._wipe(used)
         return Step(self, rows, width)
+
+    def _wipe(self, used: Sequence[int]) -> None:
+        """What another row left in these pages goes: its numbers may be none, and what is masked is multiplied all the same."""
+        if not used:
+            return
+        index = torch.tensor(used).to(self.place.device)
+        for store in (*self._keys, *self._values):
+            store.index_fill_(0, index, 0)
 
     def _take_page(self) -> int:
         self._growth -= 1

@@ -88,7 +88,8 @@ class Sampler:
 
     def draw(self, scores: torch.Tensor) -> torch.Tensor:
         """One id [1] from the scores [vocabulary] of this row, as they are."""
-        return torch.multinomial(scores.softmax(-1), 1, generator=self.generator)
+        # A row whose numbers are none draws anything: an error here would end the answers of all rows of the batch.
+        return torch.multinomial(scores.softmax(-1).nan_to_num(1.0), 1, generator=self.generator)
 
 
 def restricted(scores: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:

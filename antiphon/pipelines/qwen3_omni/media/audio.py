@@ -27,7 +27,8 @@ def read_samples(data: bytes, format: str, budget: Budget, what: str) -> Floats:
                 code="invalid_media",
                 param=what,
             )
-        samples: Floats = np.nan_to_num(np.frombuffer(data, "<f4"), posinf=1.0, neginf=-1.0).astype(np.float32)
+        samples: Floats = np.frombuffer(data, "<f4").astype(np.float32)
+        files.bound(samples)
         return samples
     try:
         return files.decode(data, RATE, format=format, max_seconds=budget.audio_seconds, max_bytes=budget.audio_bytes)
