@@ -26,10 +26,10 @@ from antiphon.pipelines.qwen3_omni.pipeline import MAX_OPEN, build
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.runtime import LocalRuntime
 from antiphon.realtime.settings import Settings
+from tests.qwen3_omni.fake_sglang import FakeSglang
 from tests.qwen3_omni.oracle import Answer, Oracle
 from tests.qwen3_omni.test_equal import TOLERANCE
 from tests.qwen3_omni.test_graph import opened_for, read
-from tests.qwen3_omni.test_sglang import FakeSglang
 from tests.qwen3_omni.test_speech import LONG, SPEECHES, Speech, forced
 from tests.realtime.rest.conftest import Server, serving
 

@@ -200,7 +200,7 @@ async def test_a_call_s_own_end_is_not_part_of_its_arguments(folder: str) -> Non
         call, told = Call(0, Detokenizer(tokenizer)), list[CallDelta]()
         for token in tokenizer.encode(f'\n{{"name": "f", "arguments": {arguments}}}\n'):
             told += call.push(token)
-        told.append(call.ended())
+        told.append(call.ended({"f"}))
         assert "".join(t.arguments for t in told) == arguments and {t.name for t in told} == {"f"} and told[-1].last
 
 

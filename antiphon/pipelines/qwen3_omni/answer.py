@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
 from antiphon.pipelines.engines.torch.guided import Guide, Guides
-from antiphon.pipelines.errors import Refused
+from antiphon.pipelines.errors import Refused, StageFailed
 from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni import grammar
 from antiphon.pipelines.qwen3_omni.detokenizer import Detokenizer
@@ -43,7 +45,8 @@ class Marks:
 
 
 class Answer:
-    """``limit`` tokens at most; ``ends``: the ids that end it. ``made`` tokens so far, ``last`` the newest.
+    """``limit`` tokens at most; ``ends``: the ids that end it. ``made`` tokens so far, ``last`` the newest. ``offered``: the
+    tools that may be called; ``barred``: the token that may not be said (-1: none).
 
     ``allowed`` is what the next token is chosen from, None for everything.
     """
@@ -62,10 +65,10 @@ class Answer:
         self._parallel = body.parallel_tool_calls
         self._call: Call | None = None
         self._calls = 0
-        offered = _offered(body)
+        self.offered = offered = _offered(body)
         if body.tools and not marks.known:
             raise Refused("tools: this checkpoint's tokenizer has no marks for tool calls", param="tools")
-        self._barred = marks.begin if body.tools and not offered else -1
+        self.barred = marks.begin if body.tools and not offered else -1
         self._calling = Calling(guides, grammar.call(offered, marks.begin, marks.end) if offered else "")
         self._guide = self._begins_with(body, offered, guides)
 
@@ -83,14 +86,15 @@ class Answer:
         """bool [vocabulary] on the CPU, or None."""
         if self._guide is not None:
             return self._guide.allowed()
-        if self._barred < 0:
+        if self.barred < 0:
             return None
         mask = torch.ones(vocabulary, dtype=torch.bool)
-        mask[self._barred] = False
+        mask[self.barred] = False
         return mask
 
     def take(self, token: int) -> list[Piece]:
-        """What this token brings. After an End no more may come."""
+        """What this token brings. After an End no more may come. Raises StageFailed for a call that cannot be made, which no
+        guide lets through."""
         self.made += 1
         self.last = token
         if self._calls:
@@ -109,6 +113,12 @@ class Answer:
             return [*said[:-1], End("length", token=token)]
         return list(safe)
 
+    def over(self, reason: Literal["stop", "length"]) -> list[Piece]:
+        """Whoever writes it has ended it, without a token that says so."""
+        if self._call is not None and reason == "stop":
+            raise _broken("is cut")
+        return [*self._stops.flush(), End("tool_calls" if self._calls and self._call is None else reason)]
+
     def _in_calls(self, token: int) -> list[Piece]:
         final = self.made == self.limit
         if self._call is None:  # behind a call: white space and the next one, or the end; nothing else is said any more
@@ -119,7 +129,7 @@ class Answer:
         assert self._guide is not None
         self._guide.take(token)
         if token == self._marks.end:
-            pieces: list[Piece] = [self._call.ended()]
+            pieces: list[Piece] = [self._call.ended({tool.name for tool in self.offered})]
             self._call = self._guide = None
             over = final or not self._parallel or self._calls == MAX_CALLS
             return [*pieces, End("tool_calls")] if over else pieces
@@ -146,6 +156,7 @@ class Call:
         self.name = ""
         self._text = text
         self._held = ""
+        self._arguments = ""
 
     def push(self, token: int) -> list[CallDelta]:
         """What can be told. The last characters are held back: they may be the call's own end."""
@@ -154,19 +165,29 @@ class Call:
             head, found, rest = self._held.partition(grammar.MIDDLE)
             if not found:
                 return []
-            self.name, self._held = grammar.name(head), rest
+            try:
+                self.name, self._held = grammar.name(head), rest
+            except ValueError:
+                raise _broken("has no name") from None
         told, self._held = self._held[: -len(grammar.TAIL)], self._held[-len(grammar.TAIL) :]
         return [self._delta(told)] if told else []
 
-    def ended(self) -> CallDelta:
-        rest = self._held + self._text.flush()
-        return self._delta(rest.removesuffix(grammar.TAIL), last=True)
+    def ended(self, known: Collection[str]) -> CallDelta:
+        rest = self._delta((self._held + self._text.flush()).removesuffix(grammar.TAIL), last=True)
+        if self.name not in known:
+            raise _broken("names no tool")
+        try:
+            json.loads(self._arguments)
+        except (ValueError, RecursionError):
+            raise _broken("has arguments that are no JSON") from None
+        return rest
 
     def cut(self) -> list[CallDelta]:
         """The answer hit its limit inside the call: it is told as far as it came, and is not complete."""
         return [self._delta(self._held)] if self.name else []
 
     def _delta(self, arguments: str, last: bool = False) -> CallDelta:
+        self._arguments += arguments
         return CallDelta(self.index, self.id, self.name, arguments, last)
 
 
@@ -179,6 +200,10 @@ class Calling:
 
     def start(self) -> Guide:
         return self.guides.start(self.grammar, "tools")
+
+
+def _broken(what: str) -> StageFailed:
+    return StageFailed("thinker", f"the model wrote a call that {what}", retryable=True)
 
 
 def _offered(body: GenerateRequest) -> tuple[Tool, ...]:

@@ -50,11 +50,3 @@ def _check_elsewhere(request: Request) -> None:
         )
     if request.kind != "generate":
         raise Refused("a thinker outside prepares nothing ahead", code="unsupported_value")
-    if body.tools and body.tool_choice.mode != "none":
-        raise Refused("tools are not supported with a thinker outside", code="unsupported_value", param="tools")
-    if body.response_format.kind != "text":
-        raise Refused(
-            f"response_format {body.response_format.kind} is not supported with a thinker outside",
-            code="unsupported_value",
-            param="response_format",
-        )

@@ -40,7 +40,7 @@ def _call(tools: Sequence[Tool], begin: int, end: int) -> str:
         f"call: <[{begin}]> {_literal(HEAD)} ({' | '.join(f't{i}' for i in range(len(tools)))}) {_literal(TAIL)} <[{end}]>"
     ]
     for i, tool in enumerate(tools):
-        lines.append(f"t{i}: {_literal(_inside(tool.name) + MIDDLE)} {_json(tool.parameters or {'type': 'object'})}")
+        lines.append(f"t{i}: {_literal(inside(tool.name) + MIDDLE)} {_json(tool.parameters or {'type': 'object'})}")
     return "\n".join(lines)
 
 
@@ -51,7 +51,7 @@ def _json(schema: Mapping[str, Any]) -> str:
         raise Refused("the schema is nested too deeply", code="invalid_schema") from None
 
 
-def _inside(name: str) -> str:
+def inside(name: str) -> str:
     """A name as it stands between the quotes of JSON."""
     return json.dumps(name, ensure_ascii=False)[1:-1]
 

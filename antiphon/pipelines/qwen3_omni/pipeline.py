@@ -37,6 +37,7 @@ _HERE = "antiphon.pipelines.qwen3_omni"
 MAX_OPEN = 16
 ADMITTED = 1024
 """More than a server takes in: who waits for a slow address takes no place from whom has none to wait for."""
+SGLANG_NOTE = "the thinker is SGLang: held against the sources of its releases, never run against one"
 TEXT_CREDITS = 4096
 """A whole answer: the thinker never waits for the talker, and the entry keeps no place for a text that is being spoken."""
 
@@ -116,14 +117,15 @@ def build(
     if not speech and not elsewhere:
         extra["thinker"] = {"speaks": False, **extra.get("thinker", {})}
     stages = [_budgeted(replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})})) for s in stages]
-    info = _info(name, Path(folder).name, voices, speech, bool(transcriber), elsewhere, tokens)
+    info = _info(name, Path(folder).name, voices, speech, bool(transcriber), thinker if elsewhere else "", tokens)
     info = structs.replace(info, pictures=picture_limits(folder, extra["preprocessing"]))
     return PipelineConfig(name, "preprocessing", stages, info=info, check=Check(voices, bool(transcriber), elsewhere))
 
 
 def _info(
-    name: str, model: str, voices: tuple[str, ...], speech: bool, hears: bool, elsewhere: bool, tokens: int
+    name: str, model: str, voices: tuple[str, ...], speech: bool, hears: bool, elsewhere: str, tokens: int
 ) -> PipelineInfo:
+    """``elsewhere``: who plays the thinker, where it is none of ours."""
     made = ("text", *(("audio",) if speech else ()), *(("transcript",) if hears else ()))
     terminals: dict[Task, tuple[str, ...]] = {"chat": made}
     inputs: dict[Task, tuple[str, ...]] = {"chat": ("text",) if elsewhere else ("text", "audio", "image", "video")}
@@ -134,7 +136,7 @@ def _info(
     return PipelineInfo(
         name=name,
         model=model,
-        models={"thinker": model, **({"talker": model} if speech else {})},
+        models={"thinker": elsewhere.partition("#")[2] or model, **({"talker": model} if speech else {})},
         terminals=terminals,
         inputs=inputs,
         voices=voices,
@@ -144,6 +146,7 @@ def _info(
         notes=(
             "not verified on a GPU",
             "published weights were never run: checked on a random model of the same layout",
+            *((SGLANG_NOTE,) if elsewhere else ()),
         ),
     )
 
@@ -276,8 +279,8 @@ def _played(stage: StageConfig, thinker: str, transcriber: str) -> StageConfig:
             if not isinstance(spec, Remote):
                 raise ConfigError(f"--thinker {thinker!r}: this pipeline knows local, sglang and openai:URL#MODEL")
             args |= {"url": spec.url, "model_name": spec.model}
-        lane = "remote_mind" if thinker != "sglang" else "sglang"
-        return replace(stage, factory=f"{_HERE}.sglang_thinker:SglangThinker", factory_args=args, lane=lane)
+        lane, gpu = ("sglang", stage.gpu) if thinker == "sglang" else ("remote_mind", ())
+        return replace(stage, factory=f"{_HERE}.sglang_thinker:SglangThinker", factory_args=args, lane=lane, gpu=gpu)
     if stage.name == "transcriber" and isinstance(spec := parse_role("transcriber", transcriber), Remote):
         factory = "antiphon.pipelines.engines.openai.transcriber:OpenAITranscriber"
         return replace(stage, factory=factory, factory_args={"url": spec.url, "model": spec.model}, lane="remote_ears")

@@ -31,6 +31,8 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "code2wav": {**_ON_DEVICE, "chunk_frames": int, "first_chunk_frames": int},
     "transcriber": {},
 }
+_SGLANG: Mapping[str, Any] = {"context": int, "engine": dict[str, Any]}
+"""Of the thinker, when SGLang plays it."""
 
 
 def check(args: Mapping[str, Mapping[str, Any]], stages: Mapping[str, str]) -> None:
@@ -41,8 +43,8 @@ def check(args: Mapping[str, Mapping[str, Any]], stages: Mapping[str, str]) -> N
     for stage, given in args.items():
         if stage not in stages:
             raise ConfigError(f"stage_args: {stage!r} is not a stage of this pipeline; they are {', '.join(stages)}")
-        known = _TYPES.get(stage)
-        if known is None or ".qwen3_omni." not in stages[stage] or "sglang" in stages[stage]:
+        known = _SGLANG if ".sglang_thinker:" in stages[stage] else _TYPES.get(stage)
+        if known is None or ".qwen3_omni." not in stages[stage]:
             continue
         for name, value in given.items():
             if name not in known:

@@ -21,7 +21,7 @@ MAX_ERROR_TEXT = 300
 
 
 class Trouble(Exception):
-    """A try failed in a way that another may not; ``wait_s`` before it. Never leaves this package."""
+    """A try failed in a way that another may not; ``wait_s`` before it. Never leaves the stage that asked."""
 
     def __init__(self, message: str, wait_s: float = 0.0) -> None:
         super().__init__(message)
@@ -122,9 +122,10 @@ class Server:
 
 
 def _message(body: bytes) -> str:
-    """The message of an error in OpenAI's shape, "" for anything else."""
+    """The message of an error in OpenAI's shape or one that is like it, "" for anything else."""
     try:
-        error = json.loads(body)["error"]
+        said = json.loads(body)
+        error = said.get("error", said)
         return str(error["message"] if isinstance(error, dict) else error)[:MAX_ERROR_TEXT]
-    except (ValueError, KeyError, TypeError):
+    except (AttributeError, ValueError, KeyError, TypeError):
         return ""

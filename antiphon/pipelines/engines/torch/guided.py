@@ -53,6 +53,14 @@ class Guides:
         return lambda grammar: llguidance.LLMatcher(self._tokenizer, grammar, log_level=0)
 
 
+class Unguided(Guides):
+    """For what somebody else writes: a grammar that cannot be kept is refused here too, keeping to it is the writer's."""
+
+    def start(self, grammar: str, param: str) -> Guide:
+        super().start(grammar, param)
+        return Anything()
+
+
 class Guide:
     """One answer's place in its grammar. Both methods raise Refused naming ``param`` when the grammar turns out to be more than
     the parser's bounds allow, which shows only where it is used."""
@@ -79,6 +87,14 @@ class Guide:
     def _refused(self, what: str) -> Refused:
         reason = _reason(self._matcher.get_error())
         return Refused(f"{self._param}: {what}: {reason}", code="invalid_schema", param=self._param)
+
+
+class Anything(Guide):
+    """Takes whatever was written."""
+
+    def __init__(self) -> None: ...
+
+    def take(self, token: int) -> None: ...
 
 
 def _letters_only(tokenizer: Any) -> str:
