@@ -79,7 +79,9 @@ class Sink:
 class Bench:
     """All stages of one checkpoint, loaded once. Nothing is kept from one answer for another, but where asked."""
 
-    def __init__(self, folder: str, place: Mapping[str, str] | None = None, **thinker: Any) -> None:
+    def __init__(
+        self, folder: str, place: Mapping[str, str] | None = None, talker: Mapping[str, Any] | None = None, **thinker: Any
+    ) -> None:
         """``place``: device and dtype of what has weights (code2wav has a dtype of its own)."""
         where = dict(place or {})
         self.preprocessing = Preprocessing(folder)
@@ -88,7 +90,7 @@ class Bench:
         self.aggregate = Aggregate(folder)
         self.thinker = Thinker(folder, **{"kept_rows": 0, **where, **thinker})
         self.decode = Decode(folder)
-        self.talker = Talker(folder, **where)
+        self.talker = Talker(folder, **{"kept_rows": 0, **where, **(talker or {})})
         self.code2wav = Code2Wav(folder, device=where.get("device", "cpu"))
 
     def thinker_input(self, body: GenerateRequest) -> Any:

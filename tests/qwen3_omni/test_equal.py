@@ -144,7 +144,7 @@ def test_a_speech_that_cannot_begin_fails_alone(bench: Bench, ask: Ask, monkeypa
         prompt = Prompt(bench.thinker_input(body).ids)
         bench.talker.feed(task, Chunk("thinker", 0, Said(70, prompt)))
         tasks.append(task)
-    rows = [len(bench.talker.input.prefill(t.prompt, 70, t.voice)[0]) for t in tasks]
+    rows = [len(bench.talker.input.prefill(t.prompt, 70, t.voice).rows) for t in tasks]
     monkeypatch.setattr(bench.talker, "context", (rows[0] + rows[1]) // 2)
     sink = Sink()
     sink.collects = True

@@ -61,7 +61,8 @@ class Talks:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_conversations(seed: int, folder: str) -> None:
     talks = Talks(seed)
-    kept, plain = Bench(folder, kv_tokens=32 * PAGES, kept_rows=5), Bench(folder, kv_tokens=32 * PAGES)
+    kept = Bench(folder, talker={"kv_tokens": 32 * PAGES, "kept_rows": 3}, kv_tokens=32 * PAGES, kept_rows=5)
+    plain = Bench(folder, kv_tokens=32 * PAGES)
     cached = 0
     for _ in range(6):
         asked = list(talks.ask())
@@ -75,8 +76,9 @@ def test_random_conversations(seed: int, folder: str) -> None:
                 cached += end.cached_tokens if end is not None else 0
         for n, text in {n: theirs[r.id].text for n, r in asked}.items():
             talks.heard(n, text)
-        cache = kept.thinker.decoder.cache
-        held = {page for prefix in kept.thinker.prefixes._kept.values() for page in prefix.row.pages}
-        assert cache.promised == len(held), "nothing is promised but what is kept"
-        assert sorted([*cache._free, *held]) == list(range(cache._made)), "every page is kept or free"
+        for stage in (kept.thinker, kept.talker):
+            held = {page for prefix in stage.prefixes._kept.values() for page in prefix.row.pages}
+            cache = stage.decoder.cache
+            assert cache.promised == len(held), "nothing is promised but what is kept"
+            assert sorted([*cache._free, *held]) == list(range(cache._made)), "every page is kept or free"
     assert cached > 100

@@ -27,7 +27,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "mm_aggregate": {},
     "thinker": {**_ON_DEVICE, "context": int, "kv_tokens": int, "prefill_slice": int, "kept_rows": int},
     "decode": {},
-    "talker_ar": {**_ON_DEVICE, "kv_tokens": int, "prefill_slice": int},
+    "talker_ar": {**_ON_DEVICE, "kv_tokens": int, "prefill_slice": int, "kept_rows": int},
     "code2wav": {**_ON_DEVICE, "chunk_frames": int, "first_chunk_frames": int},
     "transcriber": {},
 }

@@ -12,11 +12,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 
 from antiphon.pipelines.engines.torch.decoder import RowDecoder, kv_bytes
 from antiphon.pipelines.engines.torch.paged import PAGE, Row
 from antiphon.pipelines.engines.torch.place import Place
+from antiphon.pipelines.engines.torch.prefixes import KEPT_ROWS, Prefix, Prefixes
 from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
 from antiphon.pipelines.errors import PipelineError, Refused
 from antiphon.pipelines.outputs import CallDelta
@@ -34,7 +36,7 @@ from antiphon.pipelines.qwen3_omni.params import (
     talker_params,
 )
 from antiphon.pipelines.qwen3_omni.payloads import Finished, Frame, Prompt, Spoken, ThinkerChunk
-from antiphon.pipelines.qwen3_omni.talker_input import TalkerInput
+from antiphon.pipelines.qwen3_omni.talker_input import Opening, TalkerInput
 from antiphon.pipelines.stage import Chunk, Emit, Fence, Ready, Reason, Request, Stage, Wait
 
 FRAME_MS = 80.0
@@ -49,7 +51,16 @@ SPECIAL_IDS = 1024
 class Task:
     """One answer's speech. ``text``: tokens not spoken yet; ``over``: the Thinker has ended; ``whole``: half of it is none."""
 
-    def __init__(self, voice: str, sampler: Sampler, limit: int, chunks: Chunking | None = None, whole: bool = False) -> None:
+    def __init__(
+        self,
+        voice: str,
+        sampler: Sampler,
+        limit: int,
+        chunks: Chunking | None = None,
+        whole: bool = False,
+        conversation: str = "",
+    ) -> None:
+        self.conversation = conversation
         self.voice = voice
         self.sampler = sampler
         self.limit = limit
@@ -61,8 +72,9 @@ class Task:
         self.over = False
         self.ended_text = False
         self.prompt: Prompt | None = None
-        self.rows: torch.Tensor | None = None
-        self.positions: torch.Tensor | None = None
+        self.opening: Opening | None = None
+        self.kept: Prefix | None = None
+        """What stays of it in the cache for the next turn."""
         self.row: Row | None = None
         self.length = 0
         self.delta = 0.0
@@ -95,7 +107,8 @@ class Task:
 
 class Talker(Stage[Task]):
     """``folder``: the checkpoint. ``kv_tokens``: frames and prompt rows of all open answers together; an answer that may
-    take the model's own limit of 4096 frames is promised as many, so the default serves sixteen."""
+    take the model's own limit of 4096 frames is promised as many, so the default serves sixteen. ``kept_rows``: conversations
+    whose user's turns are kept, within ``kv_tokens``, for their next answer."""
 
     def __init__(
         self,
@@ -105,6 +118,7 @@ class Talker(Stage[Task]):
         dtype: str = "",
         kv_tokens: int = TALKER_KV_TOKENS,
         prefill_slice: int = PREFILL_SLICE,
+        kept_rows: int = KEPT_ROWS,
     ) -> None:
         self.place = Place.of(device, dtype)
         self.config = model.read_config(folder)
@@ -114,6 +128,7 @@ class Talker(Stage[Task]):
         need = kv_bytes(text, kv_tokens, self.place.dtype)
         net = model.load("talker", self.config, folder, self.place, need)
         self.talker, self.decoder = net.talker, RowDecoder(net.talker.model, kv_tokens, self.place)
+        self.prefixes = Prefixes(self.decoder.cache, kept_rows)
         self.predictor = CodePredictor(net.talker.code_predictor)
         self.input = TalkerInput(self.config, net, self.place)
         self.slice = prefill_slice
@@ -139,7 +154,8 @@ class Talker(Stage[Task]):
         voice = speaker(request.body, self.voices)
         sampler = Sampler(params.sampling, self.talker.vocab_size, self.place.device)
         whole = request.body.task == "speech" and not params.cut
-        task = Task(voice, sampler, params.max_frames, chunking(request.body, FIRST_CHUNK_FRAMES, CHUNK_FRAMES), whole)
+        chunks = chunking(request.body, FIRST_CHUNK_FRAMES, CHUNK_FRAMES)
+        task = Task(voice, sampler, params.max_frames, chunks, whole, request.conversation or f"\0{request.id}")
         self._open.add(task)
         return task
 
@@ -166,7 +182,7 @@ class Talker(Stage[Task]):
             return Ready()
         if task.prompt is None and task.row is None:
             return Wait()
-        if task.row is None and task.rows is not None and not self.decoder.cache.can_hold(task.length + task.limit):
+        if task.row is None and task.opening is not None and not self.prefixes.could_hold(task.length + task.limit):
             return Wait(hungry=False)
         return Ready(cost=max(1, min(self.slice, task.length - task.prefilled)))
 
@@ -194,9 +210,15 @@ class Talker(Stage[Task]):
 
     def close(self, task: Task, reason: Reason) -> Fence | None:
         self._open.discard(task)
-        if task.row is not None:
+        if task.row is not None and task.kept is not None and reason != "failed":
+            self.decoder.cache.cut(task.row, len(task.kept.names))
+            self.prefixes.keep(task.conversation, task.kept, whole=True)
+        elif task.row is not None:
             self.decoder.cache.close(task.row)
         return self.place.fence()
+
+    def forget(self, conversation: str) -> None:
+        self.prefixes.forget(conversation)
 
     def _text_row(self, task: Task) -> torch.Tensor:
         """The text of the coming frame: the next token, once the end of text, then padding."""
@@ -222,11 +244,11 @@ class Talker(Stage[Task]):
 
     def _prefill(self, task: Task) -> torch.Tensor | None:
         """The next slice of the prompt; the last hidden state [H] once it is through."""
-        if task.rows is None:
+        if task.opening is None:
             assert task.prompt is not None
             task.token = task.text.popleft()
-            task.rows, task.positions, task.delta = self.input.prefill(task.prompt, task.token, task.voice)
-            task.length = len(task.rows)
+            task.opening = self.input.prefill(task.prompt, task.token, task.voice)
+            task.delta, task.length = task.opening.delta, len(task.opening.rows)
             task.limit = min(task.limit, self.context - task.length)
             if task.limit < 1:
                 raise Refused(
@@ -234,16 +256,24 @@ class Talker(Stage[Task]):
                     code="context_length_exceeded",
                     param="messages",
                 )
+        opening = task.opening
         if task.row is None:
-            if not self.decoder.cache.can_hold(task.length + task.limit):
+            opened = self.prefixes.open(task.length + task.limit, opening.names, opening.positions, states=False)
+            if opened is None:
                 return None  # until a neighbour ends
-            task.row = self.decoder.cache.open(task.length + task.limit)
+            task.row, _ = opened
+            task.prefilled = task.row.length
             task.prompt = None
-        assert task.positions is not None
         start, end = task.prefilled, min(task.prefilled + self.slice, task.length)
-        output = self.decoder.forward([task.row], task.rows[None, start:end], task.positions[:, None, start:end])
+        positions = torch.from_numpy(opening.positions)[:, None, start:end]
+        output = self.decoder.forward([task.row], opening.rows[None, start:end], positions)
         task.prefilled = end
-        return output.last_hidden_state[0, -1] if end == task.length else None
+        if end < task.length:
+            return None
+        n = opening.user
+        task.kept = Prefix(task.row, opening.names[:n], opening.positions[:, :n], np.zeros(n, bool))
+        hidden: torch.Tensor = output.last_hidden_state[0, -1]
+        return hidden
 
     def _frames(self, tasks: list[Task], hidden: torch.Tensor, emit: Emit) -> None:
         """Choose each row's first code, predict its residuals, say the frame."""
@@ -268,7 +298,7 @@ class Talker(Stage[Task]):
         now = time.monotonic()
         for row, i in enumerate(going):
             task = tasks[i]
-            task.carried, task.rows, task.positions = total[row], None, None
+            task.carried, task.opening = total[row], None
             task.stepped = now
             if not task.frames:
                 task.began = now

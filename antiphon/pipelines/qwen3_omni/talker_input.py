@@ -8,6 +8,7 @@ codec embedding; the ninth already holds the Thinker's first token.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,25 @@ import torch
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.errors import StageFailed
 from antiphon.pipelines.qwen3_omni.model import TalkerNet, as_tensor
-from antiphon.pipelines.qwen3_omni.payloads import Ids, Layout, Prompt
+from antiphon.pipelines.qwen3_omni.payloads import Floats, Ids, Layout, Prompt
 from antiphon.pipelines.qwen3_omni.positions import Positions
 
 OPENING = 9
 """Rows that open the answer."""
 ROLE = 3
 """Of them the assistant's role, which is the end of the prompt."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opening:
+    """``rows`` [n, hidden], ``positions`` [3, n]; ``delta`` is what the next position is ahead of n. The first ``user`` rows
+    are the user's turns; ``names`` [n] number what stands there: equal names, equal rows."""
+
+    rows: torch.Tensor
+    positions: Floats
+    delta: float
+    names: Ids
+    user: int
 
 
 class TalkerInput:
@@ -49,8 +62,8 @@ class TalkerInput:
         rows: torch.Tensor = self._net.talker.model.codec_embedding(torch.tensor(codes, device=self._place.device))
         return rows
 
-    def prefill(self, prompt: Prompt, first: int, speaker: str) -> tuple[torch.Tensor, torch.Tensor, float]:
-        """Rows [n, hidden], positions [3, n] and their delta; ``first`` is the Thinker's first token."""
+    def prefill(self, prompt: Prompt, first: int, speaker: str) -> Opening:
+        """Up to the first frame; ``first`` is the Thinker's first token."""
         ids, config = prompt.ids, self._config
         segments = self._segments(ids)
         user = np.zeros(len(ids), dtype=bool)
@@ -66,7 +79,11 @@ class TalkerInput:
         # The reference numbers the talker's prompt without interleaving sound and frames, even where the thinker's has.
         plain = Layout(layout.image_grids, layout.video_grids, layout.seconds_per_grid, layout.audio_frames)
         positions, delta = self._positions.number(heard, plain)
-        return rows, torch.from_numpy(np.ascontiguousarray(positions)), delta
+        names = heard.copy()
+        if prompt.media is not None:
+            media = self._media(ids)
+            names[np.flatnonzero(media[user])] = _numbers(prompt.media[user[media]])
+        return Opening(rows, np.ascontiguousarray(positions), delta, names, int(user.sum()))
 
     def _segments(self, ids: Ids) -> list[tuple[int, int]]:
         starts = np.flatnonzero(ids[:-1] == self._config.im_start_token_id).tolist()
@@ -76,14 +93,19 @@ class TalkerInput:
 
     def _user(self, prompt: Prompt, user: Any) -> torch.Tensor:
         """All user turns, one after another."""
-        ids, config = prompt.ids, self._config.thinker_config
+        ids = prompt.ids
         rows = self.text(ids[user].tolist())
         if prompt.media is None:
             return rows
-        media = np.isin(ids, (config.audio_token_id, config.image_token_id, config.video_token_id))
+        media = self._media(ids)
         states = as_tensor(prompt.media[user[media]], self._place)
         rows[torch.from_numpy(media[user]).to(self._place.device)] = self._net.talker.hidden_projection(states)
         return rows
+
+    def _media(self, ids: Ids) -> Any:
+        """Which places are a medium's."""
+        config = self._config.thinker_config
+        return np.isin(ids, (config.audio_token_id, config.image_token_id, config.video_token_id))
 
     def _opening(self, role: list[int], first: int, speaker: str) -> torch.Tensor:
         """The nine rows: role, pads and start of speech as text; thinking off, speaker and start as codec specials."""
@@ -99,3 +121,9 @@ class TalkerInput:
         ]
         codec = self.codec(specials)
         return text + torch.cat([codec.new_zeros(len(role), codec.shape[1]), codec])
+
+
+def _numbers(states: Floats) -> list[int]:
+    """One for each of the states [n, H], below zero, where no id is. Python's hash of bytes is SipHash with a key that nobody
+    knows, and fast; it means nothing outside this process, nor need it."""
+    return [-1 - (hash(state.tobytes()) & (1 << 62) - 1) for state in states]

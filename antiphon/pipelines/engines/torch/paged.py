@@ -84,15 +84,20 @@ class PagedCache:
         self._growth -= row.reserved - len(row.pages)
         row.reserved = len(row.pages)
 
-    def close(self, row: Row) -> None:
-        """Give the row's pages back; idempotent."""
+    def cut(self, row: Row, tokens: int) -> None:
+        """Of the row only the whole pages of its first ``tokens`` are left; it will not grow any more."""
         self.settle(row)
-        for page in row.pages:
+        left = min(tokens, row.length) // PAGE
+        for page in row.pages[left:]:
             self._holders[page] -= 1
             if not self._holders[page]:
                 self._free.append(page)
-        row.pages = []
-        row.reserved = row.length = 0
+        del row.pages[left:]
+        row.reserved, row.length = left, left * PAGE
+
+    def close(self, row: Row) -> None:
+        """Give the row's pages back; idempotent."""
+        self.cut(row, 0)
 
     def holders(self, page: int) -> int:
         """How many rows hold the page."""

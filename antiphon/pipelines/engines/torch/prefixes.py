@@ -1,6 +1,6 @@
 """What ended answers have left in the KV cache: a prompt that begins alike is computed from where it differs.
 
-A token is named by a number: its id, or at a place of a medium a number of that medium's content, so equal names and equal
+A token is named by a number: its id, or at a place of a medium a number of what stands there, so equal names and equal
 positions mean equal keys and values. Whole pages are shared, never copied; the tokens of a broken page are computed again.
 """
 
