@@ -87,6 +87,37 @@ async def test_tools_pass_through_both_ways(make: Any) -> None:
     assert sent["messages"][-2]["tool_calls"][0]["id"] == "c0" and sent["messages"][-1]["tool_call_id"] == "c0"
 
 
+async def test_every_call_stands_beside_those_made_with_it_and_before_its_result(make: Any) -> None:
+    """OpenAI's API answers 400 unless each assistant message with tool_calls is followed by one result for every one of them
+    (its reference: "must be followed by tool messages responding to each 'tool_call_id'")."""
+
+    def call(name: str) -> Message:
+        return Message("assistant", (), (ToolCall(name, "f", "{}"),))
+
+    def result(name: str) -> Message:
+        return Message("tool", (TextPart(f"of {name}"),), call_id=name)
+
+    def said(role: Any, text: str) -> Message:
+        return Message(role, (TextPart(text),))
+
+    messages = (
+        said("user", "Look."), said("assistant", "Let me see."), call("a"), call("b"), result("a"), said("assistant", "One."),
+        said("user", "And?"), result("b"), call("c"), result("c"), call("d"), said("user", "Well?"), result("of nothing"),
+    )  # fmt: skip
+    async with FakeOpenAI([fake.good]) as server:
+        await say(make(server), body("", messages=messages, tools=(Tool("f"),)))
+    sent = server.asked[0].json["messages"]
+    told = [(m["role"], m["content"], [c["id"] for c in m.get("tool_calls", ())] or m.get("tool_call_id")) for m in sent]
+    assert [m for m in told if m[0] != "system"] == [
+        ("user", "Look.", None),
+        ("assistant", "Let me see.", ["a", "b"]), ("tool", "of a", "a"), ("tool", "of b", "b"),
+        ("assistant", "One.", None), ("user", "And?", None),
+        ("assistant", None, ["c"]), ("tool", "of c", "c"),
+        ("assistant", None, ["d"]), ("tool", "(no result yet)", "d"),
+        ("user", "Well?", None),
+    ]  # fmt: skip
+
+
 async def test_a_call_that_the_token_limit_cut_off_is_not_complete(make: Any) -> None:
     async def cut(c: fake.Connection) -> None:
         await c.head()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.local.prompts import SPOKEN_HINT
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, Message, TextPart
+
+NO_RESULT = "(no result yet)"
+"""Stands for the result of a tool that is still at work, or was interrupted: without one the API refuses the whole request."""
 
 
 def _text(message: Message) -> str:
@@ -38,9 +42,34 @@ def _message(message: Message) -> dict[str, Any]:
     return made
 
 
+def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """As the API demands them: what was said and called in one go is one message, and behind it stands the result of every
+    call. A conversation keeps each as an item of its own, where results come late, out of order, or never."""
+    results = {m.call_id: _message(m) for m in messages if m.role == "tool"}
+    turns: list[dict[str, Any]] = []
+    calling = False  # the last turn is the assistant's, and no result has come since
+    for message in messages:
+        if message.role == "tool":
+            calling = False
+            continue
+        made = _message(message)
+        if calling and message.calls and not made["content"]:
+            turns[-1].setdefault("tool_calls", []).extend(made["tool_calls"])
+        else:
+            turns.append(made)
+        calling = message.role == "assistant"
+    ordered = []
+    for turn in turns:
+        ordered.append(turn)
+        for call in turn.get("tool_calls", ()):
+            none_yet = {"role": "tool", "content": NO_RESULT, "tool_call_id": call["id"]}
+            ordered.append(results.get(call["id"], none_yet))
+    return ordered
+
+
 def chat_payload(body: GenerateRequest, model: str, *, spoken: bool) -> dict[str, Any]:
     """``spoken``: without instructions of the client the model is told that it is heard, not read. May raise Refused."""
-    messages = [_message(m) for m in body.messages]
+    messages = _messages(body.messages)
     if spoken and not any(m["role"] == "system" for m in messages):
         messages.insert(0, {"role": "system", "content": SPOKEN_HINT})
     payload: dict[str, Any] = {
