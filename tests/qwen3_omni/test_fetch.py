@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gzip
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -72,6 +73,22 @@ async def test_refused_by_name(path: str, limit: int, words: str) -> None:
     async with server() as (url, _):
         with pytest.raises(Refused, match=f"item: .*{words}"):
             await fetch(f"{url}{path}", HERE, limit, "item")
+
+
+async def test_certificates_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bool] = []
+    create = ssl.create_default_context
+
+    def reading(*given: Any, **named: Any) -> Any:
+        read.append(True)
+        return create(*given, **named)
+
+    monkeypatch.setattr(ssl, "create_default_context", reading)
+    fetching._trust.cache_clear()
+    async with server() as (url, asked):
+        for _ in range(3):
+            assert await fetch(f"{url}/ok", HERE, 10_000, "item") == BODY
+    assert len(read) == 1 and len(asked) == 3
 
 
 async def test_time_is_for_the_whole() -> None:

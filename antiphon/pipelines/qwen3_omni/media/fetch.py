@@ -15,11 +15,12 @@ import io
 import ipaddress
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -95,7 +96,7 @@ async def fetch(url: str, policy: UrlPolicy, max_bytes: int, what: str, take: Ta
 
 async def _follow(url: str, policy: UrlPolicy, max_bytes: int, what: str, take: Take) -> bytes:
     target = httpx.URL(url)
-    async with httpx.AsyncClient(trust_env=False, follow_redirects=False) as client:
+    async with httpx.AsyncClient(trust_env=False, follow_redirects=False, verify=_trust()) as client:
         for _ in range(policy.redirects + 1):
             address = await _checked(target, policy, what)
             request = client.build_request(
@@ -116,6 +117,12 @@ async def _follow(url: str, policy: UrlPolicy, max_bytes: int, what: str, take: 
             finally:
                 await response.aclose()
     raise _refused(what, f"redirected more than {policy.redirects} times")
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """Read once: 40 ms, in which nothing else on the loop gets on."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 async def _read(response: httpx.Response, max_bytes: int, what: str, take: Take) -> bytes:
