@@ -48,6 +48,7 @@ class Responses:
         self._resumption = Resumption(core)
         self._next: tuple[ResponseParams, str | None] | None = None  # asked for a moment before its time
         self._owed = False  # a turn ended while a response ran that must not be interrupted
+        self._stopped: str | None = None  # the response that the client ended by truncating it, until the next begins
         self._done_at: float | None = None  # the last default response ended, and nothing has happened since
         self.active: Response | None = None
         self.spoken = False
@@ -113,6 +114,7 @@ class Responses:
         response = Response(self._core, self._core.new_id("resp"), gen, request, conversation, params)
         self._running[gen] = response
         if not params.aside:
+            self._stopped = None
             self.active = response
             self._done_at = None
         self._core.counts["responses"] += 1
@@ -174,6 +176,9 @@ class Responses:
             response = next((r for r in self._running.values() if r.id == wanted), None)
         else:
             response = self.active
+        if response is None and self._stopped is not None and wanted in (None, self._stopped):
+            self._stopped = None  # a client that stops playing says both, and the first has ended it
+            return
         if response is None:
             raise Refused("Cancellation failed: no active response found", "response_cancel_not_active")
         self._cancel(response, "client_cancelled")
@@ -234,8 +239,18 @@ class Responses:
     # ---- what is heard
 
     def truncated(self, item: Item) -> None:
-        """The client has stopped playing this item: what comes next is heard from now on."""
+        """The client has stopped playing this item: what comes next is heard from now on.
+
+        Over WebSocket the rest of it is neither made nor sent. OpenAI sends an answer faster than it is heard, so that next to
+        nothing would come; paced, it would go on for as long as it is.
+        """
         self._listener.stopped(item)
+        if self._core.features.transport != "websocket":
+            return
+        for response in list(self._running.values()):
+            if response.speech and response.speech.item is item:
+                self._stopped = response.id
+                self._cancel(response, "client_cancelled")
 
     def played(self, event: Played) -> None:
         """WebRTC: the loudspeaker has come so far."""

@@ -97,12 +97,31 @@ def test_a_mark_beyond_what_was_sent_does_not_count_what_comes_later() -> None:
     talk.make(gen, "One two", 2)
     item_id = talk.check.items[-1]
     told = talk.command("conversation.item.truncate", item_id=item_id, content_index=0, audio_end_ms=60_000)
-    assert told[0]["audio_end_ms"] == 2_000
+    assert of(told, "conversation.item.truncated")[0]["audio_end_ms"] == 2_000
     talk.do(ev.TextMade(gen, " three four"))
     talk.do(ev.AudioMade(gen, b"pcm", 48_000, ((96_000, 18),)))
     talk.end(gen)
     talk.wait(5)
     assert assistant(talk) == ["One two"]
+
+
+def test_nothing_more_of_an_answer_is_made_or_sent_once_its_client_has_truncated_it() -> None:
+    """Clients whose user presses "stop" (RealtimeSession.interrupt of the Agents SDK) say only that."""
+    talk = Talk(Features(early=False))
+    talk.command("response.create")
+    gen = talk.gen()
+    talk.make(gen, WORDS, 20)
+    item_id = talk.check.items[-1]
+    events = talk.command("conversation.item.truncate", item_id=item_id, content_index=0, audio_end_ms=900)
+    (done,) = of(events, "response.done")
+    assert done["response"]["status_details"] == {"type": "cancelled", "reason": "client_cancelled"}
+    assert kinds(events)[-1] == "conversation.item.truncated" and gen in talk.check.aborted
+    assert not of(talk.wait(30), "response.output_audio.delta")
+    # Those that also cancel, as the same SDK does without turn detection, have met no error; twice is one.
+    assert talk.command("response.cancel") == []
+    assert of(talk.command("response.cancel"), "error")
+    talk.command("response.create")
+    assert of(talk.command("response.cancel"), "response.done")
 
 
 def test_truncate_of_a_user_item_or_a_wrong_part_is_refused() -> None:
