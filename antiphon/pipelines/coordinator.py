@@ -133,7 +133,7 @@ class Coordinator:
             raise Busy(f"the server is busy: {running} requests are running")
         plan = self.config.plan(request)
         away = tuple(s for s in plan.stages if s in self.unavailable)
-        missing = [s for s in away if not self.config.stages[s].side]
+        missing = [s for s in away if s not in plan.side]
         if missing:
             raise Busy(f"stage {missing[0]} is not available: {self.unavailable[missing[0]]}", retry_after_s=2.0)
         now = self.clock()
@@ -290,15 +290,15 @@ class Coordinator:
         part there is over goes on, and so does one that misses no more than side stages.
         """
         now = self.clock()
-        of_lanes = [s for name, stages in self.config.lanes.items() if name in lanes for s in stages]
-        stages = tuple(s.name for s in of_lanes if not s.side)
-        side = tuple(s.name for s in of_lanes if s.side)
+        of_lanes = [s.name for name, stages in self.config.lanes.items() if name in lanes for s in stages]
         for handle in list(self.live.values()):
             lost = handle.lanes & lanes
             if not lost or (keys is not None and handle.key not in keys):
                 continue
             if not stuck:
                 handle.lanes -= lost
+            side = tuple(s for s in of_lanes if s in handle.plan.side)
+            stages = tuple(s for s in of_lanes if s not in handle.plan.side)
             self._skip(handle, side, now)
             if not handle.started or any(handle.plan.ends[t] in stages for t in handle.left):
                 self._finish(handle, End("failed", error), now)

@@ -57,7 +57,10 @@ class StageConfig:
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The live part of the graph for one request. ``ends``: terminal -> the stage that makes it."""
+    """The live part of the graph for one request. ``ends``: terminal -> the stage that makes it.
+
+    ``side``: the stages that it can go on without. Who asks for nothing but what side stages make cannot.
+    """
 
     stages: tuple[str, ...]
     next: dict[str, tuple[str, ...]]
@@ -65,6 +68,7 @@ class Plan(msgspec.Struct, frozen=True):
     results: dict[str, frozenset[str]]
     streams: dict[str, frozenset[str]]
     ends: dict[str, str]
+    side: frozenset[str]
 
 
 class PipelineConfig:
@@ -147,7 +151,10 @@ class PipelineConfig:
         stream = {n: kept(n, self.stages[n].stream_to) for n in live}
         results = {n: frozenset(u for u in live if n in after[u]) for n in live}
         streams = {n: frozenset(u for u in live if n in stream[u]) for n in live}
-        return Plan(tuple(sorted(live, key=self.order.__getitem__)), after, stream, results, streams, ends)
+        side = frozenset(n for n in live if self.stages[n].side)
+        if side.issuperset(ends.values()):
+            side = frozenset()
+        return Plan(tuple(sorted(live, key=self.order.__getitem__)), after, stream, results, streams, ends, side)
 
     def _ends(self, request: Request, reached: set[str]) -> dict[str, str]:
         if request.kind == "prepare":

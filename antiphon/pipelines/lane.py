@@ -231,11 +231,11 @@ class Lane(Generic[StageT]):
             self.exchange.to_coordinator(Event(key, terminal, name, seat.sent, parts[CLIENT], last=True, skipped=skipped))
 
     def fail(self, seat: Seat, error: BaseException) -> None:
-        """End the task; the request too unless the stage is a side stage. Only texts meant for clients travel."""
-        config = seat.config
+        """End the task; the request too unless it can go on without. Only texts meant for clients travel."""
+        side = seat.config.name in seat.rider.plan.side
         self.shut(seat, "failed")
-        self.exchange.to_coordinator(failure(seat.rider.key, config, error))
-        if config.side:
+        self.exchange.to_coordinator(failure(seat.rider.key, seat.config.name, error, side))
+        if side:
             self.finish(seat, None, skipped=True)
 
     def shut(self, seat: Seat, reason: Reason) -> None:
@@ -308,11 +308,11 @@ class Lane(Generic[StageT]):
             self.forget_conversation(conversation)
 
 
-def failure(key: Key, config: StageConfig, error: BaseException) -> Failed:
+def failure(key: Key, stage: str, error: BaseException, side: bool) -> Failed:
     """The message for an error out of a stage; the text of an unexpected one stays in the log."""
     if isinstance(error, Refused):
-        return Failed(key, config.name, str(error), error.code, error.param, client_fault=True, side=config.side)
+        return Failed(key, stage, str(error), error.code, error.param, client_fault=True, side=side)
     if isinstance(error, StageFailed):
-        return Failed(key, config.name, error.message, error.code, retryable=error.retryable, side=config.side)
-    log.error("stage %s failed", config.name, exc_info=error, extra={"request_id": key[0]})
-    return Failed(key, config.name, "The model failed to process this request.", "model_error", side=config.side)
+        return Failed(key, stage, error.message, error.code, retryable=error.retryable, side=side)
+    log.error("stage %s failed", stage, exc_info=error, extra={"request_id": key[0]})
+    return Failed(key, stage, "The model failed to process this request.", "model_error", side=side)

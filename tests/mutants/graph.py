@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.run import Mutant
 
+GRAPH = "pipelines/graph.py"
 LANE = "pipelines/lane.py"
 SCHEDULER = "pipelines/scheduler.py"
 SEAT = "pipelines/seat.py"
@@ -27,7 +28,8 @@ MUTANTS = (
         "credits of a closed task are kept", LANE, "self.return_credit(seat, seat.chunks.popleft())", "seat.chunks.popleft()"
     ),
     Mutant("a skip is not passed on", LANE, "self.finish(seat, None, skipped=True)\n\n    def _tell", "pass\n\n    def _tell"),
-    Mutant("a side failure does not skip", LANE, "if config.side:", "if False:"),
+    Mutant("a side failure does not skip", LANE, "        if side:", "        if False:"),
+    Mutant("who wants only a side stage goes on without it", GRAPH, "if side.issuperset(ends.values()):", "if False:"),
     Mutant("a receipt does not wait for the fence", LANE, "if any(key == rider.key for _, key in self.fences):", "if False:"),
     Mutant("forget does not wait", LANE, "if c not in busy]", "]"),
     Mutant(

@@ -51,6 +51,12 @@ def test_a_side_stage_that_fails_is_a_skip_for_what_follows(where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["open", "step", "failure", "poll"])
+def test_who_asked_for_nothing_else_is_told_that_a_side_stage_failed(where: str) -> None:
+    _, log, _ = run(photo_album(), Script(fail=("caption", where, 0)), "caption")
+    assert isinstance(end := log[-1], End) and end.reason == "failed" and isinstance(end.error, StageFailed)
+
+
+@pytest.mark.parametrize("where", ["open", "step", "failure", "poll"])
 def test_any_other_stage_that_fails_ends_the_request(where: str) -> None:
     _, log, _ = run(photo_album(), Script(fail=("think", where, 0)), "text", "caption")
     end = log[-1]

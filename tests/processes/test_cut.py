@@ -108,7 +108,8 @@ def test_a_lost_lane_takes_what_was_inside_and_nothing_else(spec: list[dict[str,
     by_hand.die(victim, swallowed)
     left = [h for h in handles if h.end is None and not swallowed and by_hand.has_left(h)]
     missed = {h: {s for s in h.plan.stages if config.stages[s].lane == victim} for h in handles}
-    no_loss = [h for h in handles if all(config.stages[s].side for s in missed[h])]
+    aside = {name for name, one in config.stages.items() if one.side}
+    no_loss = [h for h in handles if missed[h] <= aside and not (missed[h] and set(h.plan.ends.values()) <= aside)]
     by_hand.coordinator.lanes_lost({victim}, LOST)
     by_hand.coordinator.unavailable.update({s.name: "gone" for s in config.stages.values() if s.lane == victim})
     try:
@@ -116,11 +117,12 @@ def test_a_lost_lane_takes_what_was_inside_and_nothing_else(spec: list[dict[str,
         request = Request(id="later", terminals=tuple(sorted(terminals)), body=script)
         plan = config.plan(request)
         script.streams = plan.streams
+        gone = {s for s in plan.stages if config.stages[s].lane == victim}
         handles.append(by_hand.coordinator.submit(request))
         no_loss.append(handles[-1])
         seen[handles[-1]] = []
     except Busy:
-        assert any(config.stages[s].lane == victim and not config.stages[s].side for s in plan.stages)
+        assert gone - aside or set(plan.ends.values()) <= aside
     for handle, rest in by_hand.run(handles, dt=0.1).items():
         seen[handle] += rest
     assert not world.wrong, world.wrong
@@ -229,12 +231,22 @@ async def test_a_side_stage_that_dies_is_skipped_and_nobody_waits_for_it() -> No
                         os.kill(int(place.split()[1]), signal.SIGKILL)
             return out, extra, skipped
 
+        def alone(name: str) -> Generation:
+            """Who asks for "extra" and nothing else."""
+            return client.generate(ask(name, terminal="extra", source={"n": 10**6, "step_s": 0.005}))
+
         whole_answer = [2 * n for n in range(60)]
+        only = asyncio.create_task(whole(alone("only")))
         out, extra, skipped = await asyncio.wait_for(heard("killed", killing=True), 10)
         assert out == whole_answer and 5 <= extra < 60 and skipped
         assert await asyncio.wait_for(heard("meanwhile"), 10) == (whole_answer, 0, True), (
             "what can be served without it is served"
         )
+        with pytest.raises(StageFailed) as failed:
+            await asyncio.wait_for(only, 10)
+        assert failed.value.retryable, "an empty answer would be a wrong one"
+        with pytest.raises(Busy, match="side"):
+            alone("refused")
         back.set()
         await until(lambda: set(client.health()["lanes"].values()) == {"ready"}, 20)
         assert await asyncio.wait_for(heard("again"), 10) == (whole_answer, 60, False)

@@ -40,7 +40,15 @@ from antiphon.pipelines.wire import (
 )
 
 KEY = ("r", 1)
-PLAN = Plan(("a", "b"), {"a": (), "b": ()}, {"a": ("b",), "b": ()}, {"b": frozenset()}, {"b": frozenset(("a",))}, {"out": "b"})
+PLAN = Plan(
+    ("a", "b"),
+    {"a": (), "b": ()},
+    {"a": ("b",), "b": ()},
+    {"b": frozenset()},
+    {"b": frozenset(("a",))},
+    {"out": "b"},
+    frozenset("b"),
+)
 OPEN = Open(
     KEY, Request(id="r", terminals=("out",), body=GenerateRequest(id="r", task="speech", terminals=("out",))), PLAN, 0.0
 )
