@@ -45,7 +45,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     preset: str = ""
     """Where the stages of a checkpoint run; empty: on the GPUs that are here, else on the CPU."""
     thinker: str = "local"
-    """"local", "weight:NAME", "gguf:PATH", "hf:REPO/FILE", or "openai:URL#MODEL"."""
+    """"local", "weight:NAME", "gguf:PATH", "hf:REPO/FILE", or "openai:URL#MODEL"; with a checkpoint "local", "sglang" (its
+    engine in the model's process), or "openai:URL#MODEL" (a running SGLang server)."""
     transcriber: str = "local"
     """"local" or "openai:URL#MODEL"."""
     talker: str = "local"

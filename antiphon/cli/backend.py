@@ -129,6 +129,8 @@ def _qwen(settings: ServerSettings) -> PipelineSpec:
         raise ConfigError("pipeline 'qwen3_omni' needs --model FOLDER (a checkpoint)")
     if settings.talker != "local":
         raise ConfigError("pipeline 'qwen3_omni' has a talker of its own: --talker cannot be set")
+    if settings.fallback:
+        raise ConfigError("settings: fallback is for pipeline 'local': nobody here stands in for a thinker outside")
     args: dict[str, Any] = {
         "folder": settings.model,
         "speech": not settings.text_only,

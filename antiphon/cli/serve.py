@@ -42,7 +42,11 @@ def serve(
     model: Annotated[str | None, Flag(help="A checkpoint folder, for pipelines that take one.")] = None,
     preset: Annotated[str | None, Flag(help="Where the stages of a checkpoint run.")] = None,
     thinker: Annotated[
-        str | None, Flag(help='"local", "weight:NAME", "gguf:PATH", "hf:REPO/FILE" or "openai:URL#MODEL".')
+        str | None,
+        Flag(
+            help='"local", "weight:NAME", "gguf:PATH", "hf:REPO/FILE" or "openai:URL#MODEL". '
+            'With --model: "local", "sglang" or "openai:URL#MODEL" of a running SGLang server.'
+        ),
     ] = None,
     transcriber: Annotated[str | None, Flag(help='"local" or "openai:URL#MODEL".')] = None,
     talker: Annotated[str | None, Flag(help='"local" or "openai:URL#MODEL".')] = None,

@@ -40,10 +40,11 @@ async def hangs(body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
     await asyncio.Event().wait()
 
 
+hangs_up = writes(event(said([300, 301], 2)))
 TOO_LONG = "The input (40 tokens) is longer than the model's context length (32 tokens)."
 BUSY = writes(status="503 Service Unavailable")
 FAULTS: dict[str, tuple[list[Answering], type[Exception], str, bool | None]] = {
-    "dies in the middle": ([writes(event(said([300, 301], 2)))], StageFailed, "broke off in the middle", True),
+    "dies in the middle": ([hangs_up], StageFailed, "broke off in the middle", True),
     "ends without an end": ([writes(event(said([300], 1)), DONE)], StageFailed, "broke off in the middle", True),
     "half a line": ([writes(event(said([300], 1)), b'data: {"text": \n\n')], StageFailed, "no JSON", True),
     "no object": ([writes(event(said([300], 1)), event(17))], StageFailed, "unknown shape", True),
