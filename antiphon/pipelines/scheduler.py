@@ -140,6 +140,11 @@ class SteppedLane(Lane[Stage[Any]]):
                     self.finish(seat, data)
 
     # -- the hooks of Lane
+    def fail(self, seat: Seat, error: BaseException) -> None:
+        if isinstance(error, Exception) and self.stations[seat.config.name].stage.fatal(error):
+            raise error  # the lane ends by it
+        super().fail(seat, error)
+
     def open_waiting(self, station: Station[Stage[Any]], now: float) -> None:
         while station.queued and len(station.open) < station.config.max_open:
             seat = min(station.queued, key=lambda s: s.due)

@@ -136,6 +136,11 @@ class Stage(Generic[Task]):
         """Optional: the listener's progress (an early answer was confirmed, say). What a stage says does not depend on it; when
         it is said may: one that gathers before it sounds must not gather more than the window that holds its upstream."""
 
+    def fatal(self, error: Exception) -> bool:
+        """Optional: whether after this error, out of any call of this stage, nothing that its process does works any more (a
+        device that is lost). Then no task fails by it: the process ends, and is started again."""
+        return False
+
     def forget(self, conversation: str) -> None:
         """Optional: drop this conversation's cache. Called while no task of it is open."""
 

@@ -143,7 +143,7 @@ class Worker:
         if name not in self._ready:
             start_failed(self, name, error)
             return
-        log.critical("lane %s ended; so does the process", name, exc_info=error)
+        log.critical("lane %s ended by a %s; so does the process", name, type(error).__name__)
         leave(LANE_ENDED)
 
     # -- mail

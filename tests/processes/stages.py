@@ -43,6 +43,10 @@ class Piece(msgspec.Struct, frozen=True, tag="piece"):
     pcm: NDArray[np.float32] | None = None
 
 
+class DeviceLost(RuntimeError):
+    """Nothing that its process does works any more."""
+
+
 class Working:
     def __init__(self, request: Request, name: str) -> None:
         self.script: dict[str, Any] = request.body.stage_params.get(name, {})
@@ -55,7 +59,7 @@ class Working:
 
 class Scripted(Stage[Working]):
     """What its script makes it do: ``refuse`` at open; at step ``at`` (0: in its open): ``exit``, ``hang`` (until
-    ``RETURN`` is set), ``spin`` (hold the interpreter), ``explode``; ``step_s`` in every step."""
+    ``RETURN`` is set), ``spin`` (hold the interpreter), ``explode``, ``lose`` (its device); ``step_s`` in every step."""
 
     def __init__(self, name: str, load_s: float = 0.0) -> None:
         self.name = name
@@ -89,7 +93,12 @@ class Scripted(Stage[Working]):
             case "explode":
                 emit.failure(task, ValueError("a secret of the house"))
                 return True
+            case "lose":
+                raise DeviceLost
         return False
+
+    def fatal(self, error: Exception) -> bool:
+        return isinstance(error, DeviceLost)
 
 
 class Source(Scripted):

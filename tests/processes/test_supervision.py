@@ -25,6 +25,7 @@ from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.run_folder import RunFolder, sweep
 from antiphon.pipelines.supervision import Crew, Member
+from antiphon.pipelines.worker import LANE_ENDED
 from tests.processes.stages import HERE, ask, spec
 
 ROOT = Path(__file__).parent.parent.parent
@@ -69,6 +70,7 @@ MISHAPS: dict[str, dict[str, Any]] = {
     "killed": {},
     "exits": {"at": 5, "do": "exit"},
     "hangs": {"at": 5, "do": "hang"},
+    "loses its device": {"at": 5, "do": "lose"},
     "never gives the interpreter back": {"at": 5, "do": "spin"},
     "stopped": {},
 }
@@ -108,6 +110,7 @@ async def test_only_the_requests_inside_fail_and_the_stage_comes_back(client: Cl
     told = client.health()
     assert set(told["lanes"].values()) == {"ready"} and told["processes"]["left.0"]["restarts"] == restarts + 1
     why = {
+        "loses its device": f"exit status {LANE_ENDED}",
         "hangs": "stage 'left' has been in one step",
         "never gives the interpreter back": "no sign of life",
         "stopped": "no sign",

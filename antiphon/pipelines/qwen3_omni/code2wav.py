@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from antiphon.pipelines.engines.torch.place import Place
+from antiphon.pipelines.engines.torch.stage import TorchStage
 from antiphon.pipelines.outputs import AUDIO_RATE, AudioDelta, AudioResult
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.detokenizer import Detokenizer, read_tokenizer
@@ -15,7 +16,7 @@ from antiphon.pipelines.qwen3_omni.marks import SpeechMarks
 from antiphon.pipelines.qwen3_omni.params import CHUNK_FRAMES, FIRST_CHUNK_FRAMES, chunking
 from antiphon.pipelines.qwen3_omni.payloads import Frame
 from antiphon.pipelines.qwen3_omni.vocoder import Vocoder, Voice
-from antiphon.pipelines.stage import Chunk, Emit, Fence, Progress, Ready, Reason, Request, Stage, Wait
+from antiphon.pipelines.stage import Chunk, Emit, Fence, Progress, Ready, Reason, Request, Wait
 
 
 class Task:
@@ -38,7 +39,7 @@ class Task:
         return int(min(self.want, self.window))
 
 
-class Code2Wav(Stage[Task]):
+class Code2Wav(TorchStage[Task]):
     """``folder``: the checkpoint. ``chunk_frames`` of 80 ms in a chunk; the first has ``first_chunk_frames``."""
 
     def __init__(

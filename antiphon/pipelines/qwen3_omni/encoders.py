@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from antiphon.pipelines.engines.torch.place import Place
+from antiphon.pipelines.engines.torch.stage import TorchStage
 from antiphon.pipelines.qwen3_omni import model
 from antiphon.pipelines.qwen3_omni.memo import Memo
 from antiphon.pipelines.qwen3_omni.payloads import Floats, Heard, Patches, Seen, Speech
-from antiphon.pipelines.stage import Emit, Fence, Ready, Reason, Request, Stage, Wait
+from antiphon.pipelines.stage import Emit, Fence, Ready, Reason, Request, Wait
 
 CACHE_BYTES = 256 << 20
 
@@ -25,7 +26,7 @@ class Task:
         self.made: list[tuple[Floats, ...]] = []
 
 
-class Encoder(Stage[Task]):
+class Encoder(TorchStage[Task]):
     """What both share. ``cache_bytes``: features kept for requests that bring the same content again."""
 
     def __init__(self, part: str, folder: str, device: str, dtype: str, cache_bytes: int) -> None:

@@ -20,6 +20,7 @@ from antiphon.pipelines.engines.torch.paged import PAGE, Row
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.engines.torch.prefixes import KEPT_ROWS, Prefix, Prefixes
 from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
+from antiphon.pipelines.engines.torch.stage import TorchStage
 from antiphon.pipelines.errors import PipelineError, Refused
 from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni import model
@@ -37,7 +38,7 @@ from antiphon.pipelines.qwen3_omni.params import (
 )
 from antiphon.pipelines.qwen3_omni.payloads import Finished, Frame, Prompt, Spoken, ThinkerChunk
 from antiphon.pipelines.qwen3_omni.talker_input import Opening, TalkerInput
-from antiphon.pipelines.stage import Chunk, Emit, Fence, Ready, Reason, Request, Stage, Wait
+from antiphon.pipelines.stage import Chunk, Emit, Fence, Ready, Reason, Request, Wait
 
 FRAME_MS = 80.0
 SPARE_S = 0.25
@@ -105,7 +106,7 @@ class Task:
         return self.began + (self.chunks.first + whole * self.chunks.then) * FRAME_MS / 1000
 
 
-class Talker(Stage[Task]):
+class Talker(TorchStage[Task]):
     """``folder``: the checkpoint. ``kv_tokens``: frames and prompt rows of all open answers together; an answer that may
     take the model's own limit of 4096 frames is promised as many, so the default serves sixteen. ``kept_rows``: conversations
     whose user's turns are kept, within ``kv_tokens``, for their next answer."""

@@ -14,6 +14,7 @@ from antiphon.pipelines.engines.torch.paged import PAGE, Row
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.engines.torch.prefixes import KEPT_ROWS, Prefix, Prefixes
 from antiphon.pipelines.engines.torch.sampling import Sampler, choose
+from antiphon.pipelines.engines.torch.stage import TorchStage
 from antiphon.pipelines.errors import PipelineError, Refused
 from antiphon.pipelines.outputs import CallDelta
 from antiphon.pipelines.qwen3_omni import model
@@ -21,7 +22,7 @@ from antiphon.pipelines.qwen3_omni.answer import Answer, End, Marks, Piece
 from antiphon.pipelines.qwen3_omni.detokenizer import read_tokenizer
 from antiphon.pipelines.qwen3_omni.params import CONTEXT_TOKENS, PREFILL_SLICE, generation_defaults, thinker_params
 from antiphon.pipelines.qwen3_omni.payloads import Finished, Prompt, Said, ThinkerInput
-from antiphon.pipelines.stage import Emit, Fence, Ready, Reason, Request, Stage, Wait
+from antiphon.pipelines.stage import Emit, Fence, Ready, Reason, Request, Wait
 
 
 class Task:
@@ -59,7 +60,7 @@ class Task:
         return self.prefilled < self.length
 
 
-class Thinker(Stage[Task]):
+class Thinker(TorchStage[Task]):
     """``folder``: the checkpoint. ``kv_tokens``: tokens of all open answers together; ``context``: of one, prompt and all.
 
     ``prefill_slice``: tokens of a prompt in one step, so that a long one does not hold up the answers being spoken.
