@@ -235,6 +235,28 @@ async def test_kept_rows_give_way_and_shared_pages_stay() -> None:
     assert cache.promised == 1
 
 
+async def test_a_cache_that_could_not_grow_once_grows_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is short for the values of a layer, whose keys have grown already."""
+    cache = PagedCache(8 * PAGE, Place.of("cpu"))
+    row = cache.open(PAGE)
+    ours = torch.arange(float(2 * PAGE * 3)).reshape(1, 2, PAGE, 3)
+    cat, calls = torch.cat, []
+
+    def short(parts: list[torch.Tensor]) -> torch.Tensor:
+        calls.append(parts)
+        if len(calls) == 2:
+            raise RuntimeError("can't allocate memory")
+        return cat(parts)
+
+    monkeypatch.setattr(torch, "cat", short)
+    with pytest.raises(RuntimeError, match="memory"):
+        cache.begin([row], PAGE).update(ours, -ours, 0)
+    cache.close(row)
+    row = cache.open(PAGE)
+    keys, values = cache.begin([row], PAGE).update(ours, -ours, 0)
+    assert torch.equal(keys, ours) and torch.equal(values, -ours)
+
+
 async def test_a_short_row_does_not_replace_a_long_one() -> None:
     cache = PagedCache(8 * PAGE, Place.of("cpu"))
     kept = Prefixes(cache, rows=1)

@@ -146,17 +146,22 @@ class PagedCache:
         have = self._keys[layer].shape[0]
         if have < self._made:
             size = min(self.total, max(self._made, 2 * have, 8)) if like.device.type == "cpu" else self.total
-            for store in (self._keys, self._values):
-                old = store[layer]
-                try:
-                    # Zeros, not empty: masked places are multiplied by zero, which does not make garbage harmless.
-                    store[layer] = torch.cat([old, old.new_zeros((size - have, *old.shape[1:]))])
-                except torch.OutOfMemoryError as error:
-                    raise WeightError(
-                        f"a KV cache of {self.tokens} tokens does not fit beside the weights on {self.place.device}: "
-                        "fewer kv_tokens are needed"
-                    ) from error
+            try:
+                # Zeros, not empty: masked places are multiplied by zero, which does not make garbage harmless. Both or none:
+                # where memory is short for a moment, values shorter than their keys would fail every later step.
+                keys, values = (_grown(store[layer], size) for store in (self._keys, self._values))
+            except torch.OutOfMemoryError as error:
+                raise WeightError(
+                    f"a KV cache of {self.tokens} tokens does not fit beside the weights on {self.place.device}: "
+                    "fewer kv_tokens are needed"
+                ) from error
+            self._keys[layer], self._values[layer] = keys, values
         return self._keys[layer], self._values[layer]
+
+
+def _grown(store: torch.Tensor, size: int) -> torch.Tensor:
+    """The store with zeros behind it, ``size`` pages in all."""
+    return torch.cat([store, store.new_zeros((size - len(store), *store.shape[1:]))])
 
 
 class Step:
