@@ -50,7 +50,7 @@ class PipelineInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     ``context_tokens``: of one request at most. ``conversation_tokens``: what a conversation keeps of it at most, beside its
     instructions and tools, where reading a full context anew would be too slow to wait for; 0: all of it.
-    ``pictures``: the limits of those that it reads, where they are known.
+    ``speech_tokens``: what a second of speech takes of the context. ``pictures``: the limits of those that it reads, if known.
     ``voices``: the first is "default". ``languages``: what the voice can speak, ISO 639-1. ``models``: role -> model id.
     ``notes``: what an operator must know ("not verified on a GPU").
     """
@@ -65,5 +65,6 @@ class PipelineInfo(msgspec.Struct, frozen=True, kw_only=True):
     early_responses: bool = False
     context_tokens: int = 0
     conversation_tokens: int = 0
+    speech_tokens: int = 10
     pictures: PictureLimits | None = None
     notes: tuple[str, ...] = ()

@@ -133,5 +133,7 @@ def allowed(features: Features, info: PipelineInfo) -> Features:
         early=features.early and info.early_responses,
         context_tokens=features.context_tokens or info.context_tokens,
         conversation_tokens=features.conversation_tokens or info.conversation_tokens,
-        estimate=partial(rough_tokens, pictures=info.pictures) if features.estimate is rough_tokens else features.estimate,
+        estimate=partial(rough_tokens, pictures=info.pictures, speech=info.speech_tokens)
+        if features.estimate is rough_tokens
+        else features.estimate,
     )

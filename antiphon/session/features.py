@@ -16,8 +16,8 @@ Estimate = Callable[[Entry], int]
 """About how many tokens of the model's context an entry takes."""
 
 
-def rough_tokens(entry: Entry, pictures: PictureLimits | None = None) -> int:
-    """Four bytes of text, two of JSON or a tenth of a second of speech to a token, and four tokens for the turn's own frame.
+def rough_tokens(entry: Entry, pictures: PictureLimits | None = None, speech: int = 10) -> int:
+    """Four bytes of text or two of JSON to a token, ``speech`` tokens to a second, and four for the turn's own frame.
 
     Bytes, since a token is a word's piece in Latin script and hardly more than a character in others: Qwen's tokenizer makes
     0.6 tokens of a Chinese character, 0.7 of a Japanese one, 0.4 of a Cyrillic one. A picture is counted by its size, where it
@@ -27,21 +27,21 @@ def rough_tokens(entry: Entry, pictures: PictureLimits | None = None) -> int:
         return 4 + _size(entry.name + entry.arguments) // 2
     if isinstance(entry, CallOutput):
         return 4 + _size(entry.output) // 2
-    return 4 + sum(_part(part, pictures) for part in entry.parts) if isinstance(entry, Message) else 4
+    return 4 + sum(_part(part, pictures, speech) for part in entry.parts) if isinstance(entry, Message) else 4
 
 
 def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _part(part: Text | Heard | Clip | Image, pictures: PictureLimits | None) -> int:
+def _part(part: Text | Heard | Clip | Image, pictures: PictureLimits | None, speech: int) -> int:
     match part:
         case Text(text):
             return _size(text) // 4
         case Heard((start, end)):
-            return (end - start) // 1600
+            return (end - start) * speech // 16_000
         case Clip(audio, (kind, rate)):
-            return len(audio) * 3 // 4 // (2 if kind == "audio/pcm" else 1) * 10 // rate
+            return len(audio) * 3 // 4 // (2 if kind == "audio/pcm" else 1) * speech // rate
         case Image(url):
             size = size_in_uri(url) if pictures else None
             return pictures.tokens(size) if pictures and size else UNKNOWN_PICTURE

@@ -99,6 +99,7 @@ def test_about_how_many_tokens() -> None:
     """Four characters or a tenth of a second to a token, and four for the frame."""
     assert rough_tokens(Message("user", (Text("x" * 40), Heard((0, 16_000)), Image("u")))) == 4 + 10 + 10 + 256
     assert rough_tokens(Call("c", "f" * 4, "x" * 4)) == 8 and rough_tokens(CallOutput("c", "x" * 8)) == 8
+    assert rough_tokens(Message("user", (Heard((16_000, 48_000)),)), speech=13) == 4 + 26
     second = "A" * (48_000 * 4 // 3)
     assert rough_tokens(Message("user", (Clip(second, ("audio/pcm", 24_000)),))) == 14
     assert rough_tokens(Message("user", (Clip("A" * (8_000 * 4 // 3 + 2), ("audio/pcmu", 8_000)),))) == 14

@@ -27,7 +27,7 @@ from antiphon.pipelines.local.pipeline import Remote, parse_role
 from antiphon.pipelines.local.prepared import last_transcript
 from antiphon.pipelines.qwen3_omni import params, payloads
 from antiphon.pipelines.qwen3_omni.check import Check
-from antiphon.pipelines.qwen3_omni.media.limits import picture_limits
+from antiphon.pipelines.qwen3_omni.media.limits import SPEECH_TOKENS, picture_limits
 from antiphon.pipelines.qwen3_omni.prompt_kinds import brings_audio, brings_pictures
 from antiphon.pipelines.qwen3_omni.stage_args import check as check_stage_args
 from antiphon.pipelines.stage import CLIENT, Request
@@ -118,7 +118,7 @@ def build(
         extra["thinker"] = {"speaks": False, **extra.get("thinker", {})}
     stages = [_budgeted(replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})})) for s in stages]
     info = _info(name, Path(folder).name, voices, speech, bool(transcriber), thinker if elsewhere else "", tokens)
-    info = structs.replace(info, pictures=picture_limits(folder, extra["preprocessing"]))
+    info = structs.replace(info, pictures=picture_limits(folder, extra["preprocessing"]), speech_tokens=SPEECH_TOKENS)
     return PipelineConfig(name, "preprocessing", stages, info=info, check=Check(voices, bool(transcriber), elsewhere))
 
 
