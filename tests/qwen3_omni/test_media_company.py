@@ -12,7 +12,7 @@ import pytest
 
 from antiphon.pipelines.client import Client
 from antiphon.pipelines.errors import Refused, StageFailed
-from antiphon.pipelines.qwen3_omni.media import video
+from antiphon.pipelines.qwen3_omni.media import pictures, video
 from antiphon.pipelines.qwen3_omni.media.fetch import Room
 from antiphon.pipelines.qwen3_omni.pipeline import build
 from antiphon.pipelines.qwen3_omni.preprocessing import THREADS, Preprocessing
@@ -96,6 +96,27 @@ async def test_long_films_take_no_thread_from_speech_and_pictures(folder: str, m
         prepared = await asyncio.wait_for(stage.prepare(said), 60)
         assert len(prepared.speech) == len(prepared.images) == 1 and not any(f.done() for f in films)
     await asyncio.gather(*films, return_exceptions=True)
+
+
+async def test_speech_waits_for_no_pictures(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Preprocessing(folder)
+    begun, over = threading.Semaphore(0), threading.Event()
+
+    def opened(*_: Any) -> Any:
+        begun.release()
+        assert over.wait(60)
+        raise Refused("it was large")
+
+    monkeypatch.setattr(pictures, "open_image", opened)
+    try:
+        crowd = [asyncio.ensure_future(stage.prepare(request(ImagePart(b"picture%d" % n)))) for n in range(40)]
+        for _ in range(THREADS):
+            assert await asyncio.to_thread(begun.acquire, timeout=60)
+        said = await asyncio.wait_for(stage.prepare(request(AudioPart(tone().tobytes(), PCM_F32_16K))), 60)
+        assert len(said.speech) == 1 and not any(f.done() for f in crowd)
+    finally:
+        over.set()
+    await asyncio.gather(*crowd, return_exceptions=True)
 
 
 async def test_what_is_fetched_for_all_is_bounded(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

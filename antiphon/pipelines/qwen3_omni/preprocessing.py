@@ -11,7 +11,7 @@ import hashlib
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from transformers import WhisperFeatureExtractor
@@ -37,8 +37,8 @@ VIDEO_PLACES = 24_000
 """Places of the prompt that one video may take where a request sets no ``total_pixels``: it must fit into the context. (The
 published sampler allows 115,200, for a context of 128,000.)"""
 THREADS = 2
-"""For films and recordings, which may take minutes, and as many for what takes a second at most: a picture, what somebody has
-just said."""
+"""For each pace: what somebody has just said waits for no picture, which may take a second or two, and neither for a film."""
+Pace = Literal["said", "seen", "long"]
 LARGE = 1 << 20
 """Bytes whose digest takes longer than a hop to a thread and back."""
 HANDFUL = 8
@@ -105,7 +105,7 @@ class Preprocessing(AsyncStage):
         self.sampling = Sampling(total_pixels=video_places * self.patcher.factor**2)
         self.memo: Memo[Item] = Memo(cache_bytes)
         self._films, self._pictures = Room(self.policy.held_bytes), Room(self.policy.held_bytes)
-        self._quick, self._long = asyncio.Semaphore(THREADS), asyncio.Semaphore(THREADS)
+        self._threads: dict[Pace, asyncio.Semaphore] = {p: asyncio.Semaphore(THREADS) for p in get_args(Pace)}
         self._running: dict[tuple[str, str], Decoding] = {}
 
     async def run(self, request: Request, inputs: GenerateRequest, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
@@ -126,7 +126,7 @@ class Preprocessing(AsyncStage):
         sampling = self.sampling.changed(stage_params(request, "media"))
         parts = media_parts(request.messages)
         # A long conversation has many turns of speech, and pictures: those count by their places alone.
-        if (files := sum(_takes_long(part) or not part.data for _, part in parts)) > self.budget.items:
+        if (files := sum(_pace(part) == "long" or not part.data for _, part in parts)) > self.budget.items:
             text = f"the request has {files} films, recordings and addresses; the limit is {self.budget.items}"
             raise Refused(text, code="invalid_media", param="messages")
         tools = request.tools if request.tool_choice.mode != "none" else ()
@@ -149,7 +149,8 @@ class Preprocessing(AsyncStage):
 
     async def _clips(self, request: GenerateRequest) -> Clips:
         parts = audio_parts(request)
-        return await self._in_thread(lambda: Clips(request, tuple(map(decode, parts))), any(map(_takes_long, parts)))
+        pace: Pace = "said" if all(_pace(part) == "said" for part in parts) else "long"
+        return await self._in_thread(lambda: Clips(request, tuple(map(decode, parts))), pace)
 
     async def _items(self, parts: Sequence[tuple[str, Medium]], sampling: Sampling) -> list[Item]:
         """One after another, and no more than fit into the prompt."""
@@ -180,7 +181,7 @@ class Preprocessing(AsyncStage):
         running = self._running.get((key, name))
         if running is None:
             unwanted = threading.Event()
-            work = self._in_thread(lambda: self._decode(name, part, data, sampling, key, unwanted), _takes_long(part))
+            work = self._in_thread(lambda: self._decode(name, part, data, sampling, key, unwanted), _pace(part))
             running = self._running[key, name] = Decoding(asyncio.ensure_future(work), unwanted)
             running.result.add_done_callback(lambda done: self._decoded(key, name, done))
         running.askers += 1
@@ -198,8 +199,8 @@ class Preprocessing(AsyncStage):
         if not done.cancelled() and done.exception() is None:
             self.memo.put(key, done.result(), done.result().nbytes)
 
-    async def _in_thread(self, work: Callable[[], T], long: bool) -> T:
-        async with self._long if long else self._quick:
+    async def _in_thread(self, work: Callable[[], T], pace: Pace) -> T:
+        async with self._threads[pace]:
             return await asyncio.to_thread(work)
 
     def _decode(self, name: str, part: Medium, data: bytes, sampling: Sampling, key: str, unwanted: threading.Event) -> Item:
@@ -221,9 +222,11 @@ class Preprocessing(AsyncStage):
         return audio.log_mel(samples, self.extractor, key)
 
 
-def _takes_long(part: Medium) -> bool:
-    """A film or a file of sound, whatever its size."""
-    return isinstance(part, VideoPart) or (isinstance(part, AudioPart) and part.format != PCM_F32_16K)
+def _pace(part: Medium) -> Pace:
+    """By its kind: a film or a file of sound may be a minute long or an hour."""
+    if isinstance(part, ImagePart):
+        return "seen"
+    return "said" if isinstance(part, AudioPart) and part.format == PCM_F32_16K else "long"
 
 
 def _some(data: bytes, name: str) -> bytes:
