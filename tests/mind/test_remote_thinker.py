@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -55,6 +56,23 @@ async def test_text_streams_and_ends_with_usage(make: Any, monkeypatch: pytest.M
     assert {k: sent.json[k] for k in ("model", "stream", "max_tokens", "temperature", "stop", "seed")} == {
         "model": "m", "stream": True, "max_tokens": 5, "temperature": 0.5, "stop": ["x"], "seed": 3,
     }  # fmt: skip
+
+
+async def test_lines_end_where_those_of_an_event_stream_do(make: Any) -> None:
+    """Many servers write JSON's letters as they are, and pieces of the network end anywhere."""
+    text = "a\u2028b\x85c\u2029d"
+
+    async def raw(c: fake.Connection) -> None:
+        await c.head()
+        events = (fake.delta(text), fake.delta(finish="stop"))
+        sent = "".join(f"data: {json.dumps(event, ensure_ascii=False)}\r\n\r\n" for event in events)
+        for byte in sent.encode():
+            await c.write(bytes([byte]))
+        await c.event(b"[DONE]")
+
+    async with FakeOpenAI([raw]) as server:
+        said = await say(make(server), body(["Hi"]))
+    assert said[0] == TextDelta(text) and isinstance(said[1], TextResult)
 
 
 async def test_tools_pass_through_both_ways(make: Any) -> None:

@@ -19,12 +19,13 @@ Answering = Callable[[dict[str, Any], asyncio.StreamWriter], Coroutine[Any, Any,
 
 
 def event(message: Any) -> bytes:
-    return b"data: " + json.dumps(message).encode() + b"\n\n"
+    return b"data: " + json.dumps(message, ensure_ascii=False).encode() + b"\n\n"
 
 
 def said(ids: list[int], total: int, finish: dict[str, Any] | None = None, rid: str = "") -> dict[str, Any]:
+    """Its text is there too, with the letters that JSON may hold as they are and at which lines do not end here."""
     meta = {"id": rid, "finish_reason": finish, "prompt_tokens": 9, "completion_tokens": total, "cached_tokens": 4}
-    return {"text": None, "output_ids": ids, "meta_info": meta}
+    return {"text": "\u2028\x85", "output_ids": ids, "meta_info": meta}
 
 
 def aborted(status: int | None, message: str) -> dict[str, Any]:

@@ -121,6 +121,17 @@ class Server:
         return Refused(f"the remote {self.role} refused the request ({status})" + (f": {said}" if said else ""))
 
 
+async def lines(source: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """Of an event stream. They end at line feeds alone: JSON may hold every other character that Python ends lines at."""
+    held = b""
+    async for piece in source:
+        *whole, held = (held + piece).split(b"\n")
+        for line in whole:
+            yield line.decode("utf-8", "replace").removesuffix("\r")
+    if held:
+        yield held.decode("utf-8", "replace")
+
+
 def _message(body: bytes) -> str:
     """The message of an error in OpenAI's shape or one that is like it, "" for anything else."""
     try:

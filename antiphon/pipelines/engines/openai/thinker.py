@@ -9,7 +9,7 @@ from contextlib import aclosing
 from antiphon.pipelines.engines.openai.breaker import Breaker
 from antiphon.pipelines.engines.openai.chat_payload import chat_payload
 from antiphon.pipelines.engines.openai.chat_stream import ChatStream, events
-from antiphon.pipelines.engines.openai.server import Server, Trouble
+from antiphon.pipelines.engines.openai.server import Server, Trouble, lines
 from antiphon.pipelines.engines.openai.stand_in import StandIn
 from antiphon.pipelines.errors import StageFailed
 from antiphon.pipelines.local.prepared import Prepared
@@ -74,7 +74,7 @@ class OpenAIThinker(AsyncStage):
             try:
                 stream = ChatStream()
                 async with self._server.post("/chat/completions", json=payload) as response:
-                    async for event in events(self._server.pieces(response.aiter_lines())):
+                    async for event in events(self._server.pieces(lines(response.aiter_bytes()))):
                         for piece in stream.feed(event):
                             said = True
                             yield piece

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from antiphon.pipelines.engines.openai.server import Server, Trouble
+from antiphon.pipelines.engines.openai.server import Server, Trouble, lines
 from antiphon.pipelines.errors import ConfigError, Refused
 
 ASK_S = 10.0
@@ -60,7 +60,7 @@ class ServerTransport:
         body = {"input_ids": ids, "sampling_params": sampling, "stream": True, "rid": rid}
         try:
             async with self._server.post("/generate", json=body) as response:
-                async for line in self._server.pieces(response.aiter_lines()):
+                async for line in self._server.pieces(lines(response.aiter_bytes())):
                     if line.startswith("data:") and (data := line[5:].strip()) != "[DONE]":
                         yield _parsed(data)
             breaker.succeeded()
