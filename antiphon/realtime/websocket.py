@@ -114,6 +114,7 @@ class Connection:
         carried = dict(caller.session) if caller.session else None
         query = websocket.query_params
         self._session = doors.session_object(kind_of(query, carried), query.get("model"), carried)
+        self._pictures = doors.state.info.pictures
         self._shell: Shell | None = None
         self._finisher: Finisher | None = None
 
@@ -207,7 +208,7 @@ class Connection:
                 await shell.hear(wire.audio_bytes(event["audio"], event_id=event_id))
                 return
             event = self._beta.to_ga(event) if self._beta else event
-            check_media(event, self._doors.state.info.pictures)
+            check_media(event, self._pictures)
             if event["type"] == "conversation.item.create":
                 self._holdings.ask(len(frame), event_id)
         except ProtocolError as e:

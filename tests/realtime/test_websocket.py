@@ -255,6 +255,9 @@ async def test_going_down_waits_for_an_answer_then_closes_with_1001() -> None:
         await busy.until("response.created")
         running.server.should_exit = True
         assert await idle.close_code() == 1001
+        item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and then?"}]}
+        await busy.send("conversation.item.create", item=item)
+        await busy.until("conversation.item.added")
         assert await busy.close_code() == 1001
         done = next(e for e in busy.events if e["type"] == "response.done")
         assert done["response"]["status"] == "completed"

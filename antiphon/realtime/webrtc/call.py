@@ -47,6 +47,7 @@ class Call:
         self.dialect: Dialect = dialect
         self._doors = doors
         self._session = session
+        self._pictures = doors.state.info.pictures
         self._beta = Beta() if dialect == "beta" else None
         loop = asyncio.get_running_loop()
         arrivals = Arrivals(self._hear, loop.time)
@@ -168,7 +169,7 @@ class Call:
             if event["type"] == "input_audio_buffer.append":
                 raise ProtocolError("In a call the audio comes on its track.", code="invalid_value", param="type")
             event = beta.to_ga(event) if beta else event
-            check_media(event, self._doors.state.info.pictures)
+            check_media(event, self._pictures)
         except ProtocolError as error:
             self._doors.state.metrics.error(error.code)
             refuse(wire.error_event(error, event_id))
