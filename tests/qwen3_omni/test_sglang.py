@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -191,6 +192,12 @@ async def test_the_engine_in_this_process(folder: str, ask: Ask, expected: Expec
         async for _ in stage.run(Request(id="f", terminals=body.terminals, body=body), inputs, nothing()):
             pass
     await stage.shut_down()
+
+
+def test_without_the_package_it_is_said_what_to_do(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sglang", None)
+    with pytest.raises(ConfigError, match="run SGLang as a server of its own: --thinker openai:URL#MODEL"):
+        SglangThinker(folder)
 
 
 def test_the_installed_engine_has_the_signature() -> None:

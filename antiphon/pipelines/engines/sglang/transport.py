@@ -86,7 +86,10 @@ class EngineTransport:
             try:
                 sglang = importlib.import_module("sglang")
             except ImportError as error:
-                raise ConfigError("thinker sglang: the package is not installed: pip install 'antiphon[sglang]'") from error
+                raise ConfigError(
+                    "thinker sglang: the package is not installed, and its releases pin another torch and transformers than "
+                    "Antiphon's; run SGLang as a server of its own: --thinker openai:URL#MODEL"
+                ) from error
             engine = sglang.Engine(model_path=folder, **arguments)
         self._engine = engine
 
