@@ -322,7 +322,6 @@ class ProcessRuntime:
             self.coordinator.lanes_lost(lanes, lost, {h.key for h in served})
         for handle in served:
             del handle.places[member.process]  # its next life knows nothing of them
-        self._sweep(owner)
 
     def member_leaving(self, member: Member) -> None:
         """From now on it is given nothing: what only it could serve is refused by name."""
@@ -333,10 +332,10 @@ class ProcessRuntime:
     def tell_to_stop(self, member: Member) -> None:
         self._send(member.name, Stop())
 
-    def _sweep(self, owner: str) -> None:
-        """The files of a life that is over. Who still maps one keeps its memory until it lets go."""
+    def life_over(self, member: Member) -> None:
+        """Its files go, also when it has never served. Who still maps one keeps its memory until he lets go."""
         if self._folder is not None:
-            for pattern in (f"{owner}-*", f"{owner}.sock"):
+            for pattern in (f"{member.owner}-*", f"{member.owner}.sock"):
                 for file in self._folder.path.glob(pattern):
                     file.unlink(missing_ok=True)
 

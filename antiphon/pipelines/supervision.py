@@ -87,6 +87,8 @@ class Owner(Protocol):
 
     def member_down(self, member: Member) -> None: ...
 
+    def life_over(self, member: Member) -> None: ...
+
     def tell_to_stop(self, member: Member) -> None: ...
 
 
@@ -172,6 +174,7 @@ class Crew:
                 if first:
                     return  # the start has failed and says so
                 log.error("process %s could not be started again: %s", member.name, error)
+            self._owner.life_over(member)
             if self._clock() - began > STABLE_S:
                 back_off = 0.0
             member.state = "restarting"

@@ -168,6 +168,24 @@ async def test_the_doors_signals_do_not_end_a_worker(client: Client) -> None:
     assert len(await numbers(generation)) == 200
 
 
+async def test_a_life_that_ends_before_it_serves_leaves_no_files() -> None:
+    """Its shared memory is laid out long before that: each of a row of failed starts would keep some."""
+    backend = runtime(PipelineSpec(f"{HERE}:fork", {"load_s": 1.0}))
+    backend._crew.pause = lambda seconds: asyncio.sleep(0)
+    async with Client(backend) as client:
+        assert backend._folder is not None
+        folder = backend._folder.path
+        for life in range(3):
+            async with asyncio.timeout(60):
+                while "place" not in client.health()["processes"]["left.0"] or not [*folder.glob(f"left.0.{life}-*")]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            os.kill(pid(client, "left.0"), signal.SIGKILL)
+        assert await eventually(client, ask("again", terminal="left", source={"n": 3})) == [0, 2, 4]
+        assert client.health()["processes"]["left.0"]["restarts"] == 3
+        lives = {tuple(file.name.split("-")[0].split(".")[:3]) for file in folder.glob("left.*")}
+        assert lives == {("left", "0", "3")}
+
+
 @pytest.mark.parametrize(
     ("cls", "error", "text"),
     [("Broken", ConfigError, "antiphon models pull"), ("Vanishing", StageFailed, "ended with status 9 while starting")],
@@ -338,6 +356,8 @@ class FakeOwner:
         self.log.append("up")
 
     def member_leaving(self, member: Member) -> None: ...
+
+    def life_over(self, member: Member) -> None: ...
 
     def member_down(self, member: Member) -> None:
         self.log.append("down")
