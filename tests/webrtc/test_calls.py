@@ -13,6 +13,7 @@ from aioice import ice
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from antiphon.realtime import holdings
 from antiphon.realtime.limits import Limits
 from antiphon.realtime.settings import Settings
 from antiphon.session.features import Features
@@ -193,6 +194,35 @@ async def test_a_side_channel_hears_and_speaks_for_the_call() -> None:
         async with connect(f"{running.ws}?call_id=rtc_unknown") as nowhere:
             assert json.loads(await nowhere.recv())["error"]["code"] == "call_not_found"
         assert "call_not_found" not in caller.types()
+
+
+async def test_a_call_cannot_be_filled_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By neither way in: they fill the same conversation."""
+    monkeypatch.setattr(holdings.Holdings.__init__, "__defaults__", (100_000,))
+    content = [{"type": "input_text", "text": "x" * 40_000}]
+
+    def create(name: str) -> dict[str, Any]:
+        return {"item": {"id": name, "type": "message", "role": "user", "content": content}, "event_id": name}
+
+    kind = "conversation.item.create"
+
+    async with serving() as running, calling(running) as caller, connect(f"{running.ws}?call_id={caller.id}") as side:
+        caller.send(kind, **create("a"))
+        await caller.until("conversation.item.done")
+        await side.send(json.dumps({"type": kind, **create("b")}))
+        await caller.until("conversation.item.done")
+        await side.send(json.dumps({"type": kind, **create("c")}))
+        async with asyncio.timeout(10):
+            while (event := json.loads(await side.recv()))["type"] != "error":
+                pass
+        assert (event["error"]["code"], event["error"]["event_id"]) == ("conversation_too_large", "c")
+        caller.send(kind, **create("c"))
+        error = (await caller.until("error"))["error"]
+        assert (error["code"], error["event_id"]) == ("conversation_too_large", "c")
+        caller.send("conversation.item.delete", item_id="a")
+        await caller.until("conversation.item.deleted")
+        caller.send(kind, **create("c"))
+        await caller.until("conversation.item.done")
 
 
 async def test_a_call_without_a_microphone_reads_and_listens() -> None:

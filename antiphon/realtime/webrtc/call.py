@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from antiphon.realtime.auth import Caller
 from antiphon.realtime.doors import Doors, new_id
 from antiphon.realtime.errors import ProtocolError, Stalled
+from antiphon.realtime.holdings import Holdings
 from antiphon.realtime.outbox import Outbox
 from antiphon.realtime.protocol import schema, wire
 from antiphon.realtime.protocol.beta import Beta
@@ -56,6 +57,7 @@ class Call:
         self._track = Track(self._played, self._sounding)
         self._channel: Channel | None = None
         self._outbox = Outbox()
+        self._holdings = Holdings()
         self._listeners: list[Callable[[Json | None], None]] = []
         self._shell: Shell | None = None
         self._peer = Peer(doors.state.settings, self._track, arrivals, self._channel_opened)
@@ -129,6 +131,8 @@ class Call:
 
     # ---- Door
     def send(self, event: Json) -> None:
+        if event["type"] in ("conversation.item.added", "conversation.item.deleted"):
+            self._holdings.told(event["type"], event.get("item_id") or event["item"]["id"])
         told = {"event_id": new_id("event"), **without_samples(event)}
         for listener in tuple(self._listeners):
             listener(told)
@@ -170,12 +174,15 @@ class Call:
                 raise ProtocolError("In a call the audio comes on its track.", code="invalid_value", param="type")
             event = beta.to_ga(event) if beta else event
             check_media(event, self._pictures)
+            if event["type"] == "conversation.item.create":
+                self._holdings.ask(len(message), event_id)
         except ProtocolError as error:
             self._doors.state.metrics.error(error.code)
             refuse(wire.error_event(error, event_id))
         else:
             if self._shell is not None:
                 self._shell.feed(ev.Command(event))
+            self._holdings.settle()
 
     # ---- the peer
     def _channel_opened(self, channel: Any) -> None:
