@@ -143,7 +143,9 @@ def test_media_are_refused_by_name(folder: str, ask: Ask) -> None:
         build(folder, thinker="gguf:x")
 
 
-@pytest.mark.parametrize(("thinker", "model"), [("openai:http://h:1/v1#omni", "omni"), ("sglang", None)])
+@pytest.mark.parametrize(
+    ("thinker", "model"), [("openai:http://h:1/v1#omni", "omni"), ("openai:http://h:1/v1#/data/omni", "omni"), ("sglang", None)]
+)
 def test_it_is_told_what_runs_there(thinker: str, model: str | None, folder: str) -> None:
     config = build(folder, thinker=thinker, preset="two_gpus")
     assert config.info.models["thinker"] == (model or config.info.model) and SGLANG_NOTE in config.info.notes

@@ -127,6 +127,9 @@ def _info(
 ) -> PipelineInfo:
     """``elsewhere``: who plays the thinker, where it is none of ours."""
     made = ("text", *(("audio",) if speech else ()), *(("transcript",) if hears else ()))
+    called = elsewhere.partition("#")[2]
+    if called.startswith("/"):  # SGLang's own default: the folder it was started with
+        called = Path(called).name
     terminals: dict[Task, tuple[str, ...]] = {"chat": made}
     inputs: dict[Task, tuple[str, ...]] = {"chat": ("text",) if elsewhere else ("text", "audio", "image", "video")}
     if speech:
@@ -136,7 +139,7 @@ def _info(
     return PipelineInfo(
         name=name,
         model=model,
-        models={"thinker": elsewhere.partition("#")[2] or model, **({"talker": model} if speech else {})},
+        models={"thinker": called or model, **({"talker": model} if speech else {})},
         terminals=terminals,
         inputs=inputs,
         voices=voices,

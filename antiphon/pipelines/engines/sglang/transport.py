@@ -42,11 +42,14 @@ class ServerTransport:
         try:
             answer = await self._server.client.get(f"{self.root}/v1/models", timeout=ASK_S)
             if answer.status_code in (401, 403):
-                raise ConfigError(f"thinker: the server at {self.root} does not accept our key: ANTIPHON_THINKER_API_KEY")
+                raise ConfigError("thinker: the SGLang server does not accept our key: ANTIPHON_THINKER_API_KEY")
             cards = {str(card["id"]): card for card in answer.raise_for_status().json()["data"]}
             card = cards.get(self._server.model)
             if card is None:
-                raise ConfigError(f"thinker: the server at {self.root} serves {', '.join(cards)}, not {self._server.model}")
+                # Neither its address nor its names, which may be folders: /health tells what kept a process from starting.
+                raise ConfigError(
+                    f"thinker: the SGLang server has no model {self._server.model}; its /v1/models tells the names"
+                )
             return int(card.get("max_model_len") or 0)
         except ConfigError:
             raise
