@@ -119,8 +119,10 @@ async def test_every_call_stands_beside_those_made_with_it_and_before_its_result
         return Message(role, (TextPart(text),))
 
     messages = (
-        said("user", "Look."), said("assistant", "Let me see."), call("a"), call("b"), result("a"), said("assistant", "One."),
-        said("user", "And?"), result("b"), call("c"), result("c"), call("d"), said("user", "Well?"), result("of nothing"),
+        said("user", "Look."),
+        said("assistant", "Let me see."), call("a"), call("b"), call("e"), result("a"), result("e"), said("assistant", "One."),
+        said("user", "And?"), result("b"), call("c"), result("c"), call("d"),
+        said("user", "Well?"), result("of nothing"),
     )  # fmt: skip
     async with FakeOpenAI([fake.good]) as server:
         await say(make(server), body("", messages=messages, tools=(Tool("f"),)))
@@ -128,8 +130,9 @@ async def test_every_call_stands_beside_those_made_with_it_and_before_its_result
     told = [(m["role"], m["content"], [c["id"] for c in m.get("tool_calls", ())] or m.get("tool_call_id")) for m in sent]
     assert [m for m in told if m[0] != "system"] == [
         ("user", "Look.", None),
-        ("assistant", "Let me see.", ["a", "b"]), ("tool", "of a", "a"), ("tool", "of b", "b"),
+        ("assistant", "Let me see.", ["a", "e"]), ("tool", "of a", "a"), ("tool", "of e", "e"),
         ("assistant", "One.", None), ("user", "And?", None),
+        ("assistant", None, ["b"]), ("tool", "of b", "b"),  # late: it is what is to be answered now
         ("assistant", None, ["c"]), ("tool", "of c", "c"),
         ("assistant", None, ["d"]), ("tool", "(no result yet)", "d"),
         ("user", "Well?", None),

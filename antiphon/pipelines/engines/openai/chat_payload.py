@@ -44,24 +44,37 @@ def _message(message: Message) -> dict[str, Any]:
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """As the API demands them: what was said and called in one go is one message, and behind it stands the result of every
-    call. A conversation keeps each as an item of its own, where results come late, out of order, or never."""
-    results = {m.call_id: _message(m) for m in messages if m.role == "tool"}
+    call. A conversation keeps each as an item of its own, and results come late or never; a call whose result comes after
+    something else was said is told where its result is, so that this is what is to be answered."""
     turns: list[dict[str, Any]] = []
+    caller: dict[str, dict[str, Any]] = {}  # the turn that made each call
+    results: dict[str, dict[str, Any]] = {}
     calling = False  # the last turn is the assistant's, and no result has come since
     for message in messages:
-        if message.role == "tool":
-            calling = False
-            continue
         made = _message(message)
+        if message.role == "tool":
+            turn, calling = caller.get(message.call_id), False
+            if turn is None:
+                continue  # its call is gone
+            if turn is not turns[-1]:
+                late = next(call for call in turn["tool_calls"] if call["id"] == message.call_id)
+                turn["tool_calls"].remove(late)
+                caller[message.call_id] = {"role": "assistant", "content": None, "tool_calls": [late]}
+                turns.append(caller[message.call_id])
+            results[message.call_id] = made
+            continue
         if calling and message.calls and not made["content"]:
             turns[-1].setdefault("tool_calls", []).extend(made["tool_calls"])
         else:
             turns.append(made)
+        caller.update((call.call_id, turns[-1]) for call in message.calls)
         calling = message.role == "assistant"
     ordered = []
     for turn in turns:
-        ordered.append(turn)
-        for call in turn.get("tool_calls", ()):
+        calls = turn.get("tool_calls", ())
+        if calls or turn["content"] is not None:
+            ordered.append(turn if calls else {name: turn[name] for name in ("role", "content")})
+        for call in calls:
             none_yet = {"role": "tool", "content": NO_RESULT, "tool_call_id": call["id"]}
             ordered.append(results.get(call["id"], none_yet))
     return ordered
