@@ -99,6 +99,50 @@ def test_a_film_s_work_is_bounded(folder: str) -> None:
         video.read_frames(film, few, patcher, Budget(video_pixels=3_999_999), "it")
 
 
+def scanned(again: int) -> bytes:
+    """A progressive JPEG of 600 x 500 whose last scan, of some dozen bytes, stands in it ``again`` times more."""
+    held = io.BytesIO()
+    Image.new("L", (600, 500)).save(held, "JPEG", progressive=True)
+    data = held.getvalue()
+    last = data[data.rindex(b"\xff\xda") : -2]
+    assert len(last) < 200
+    return data[:-2] + last * again + data[-2:]
+
+
+def test_a_picture_s_passes_are_counted() -> None:
+    """Some kilobytes that would be decoded for minutes: each scan is work for all pixels."""
+    scans = scanned(0).count(b"\xff\xda")
+    budget = Budget(image_pixels=600 * 500)
+    assert 1 < scans <= 10
+    assert pictures.open_image(scanned(20 - scans), budget, "it").size == (600, 500)
+    with pytest.raises(Refused, match="it: has 21 scans of 600 x 500 pixels to decode; the limit is 6000000 pixels in all"):
+        pictures.open_image(scanned(21 - scans), budget, "it")
+
+
+def test_a_film_of_such_pictures_is_counted_alike(folder: str) -> None:
+    """An AVI of them, made by hand: what writes films makes no scan twice."""
+    frame = scanned(30)
+    film = coded_avi(frame, (600, 500))
+    patcher = pictures.Patcher(folder)
+    assert len(video.read_frames(film, SAMPLING, patcher, Budget(), "it").frames) == 2
+    scans = frame.count(b"\xff\xda")
+    with pytest.raises(Refused, match=f"it: has {2 * scans} frames of 600 x 500 pixels to decode"):
+        video.read_frames(film, SAMPLING, patcher, Budget(video_pixels=2 * scans * 600 * 500 - 1), "it")
+
+
+def coded_avi(frame: bytes, size: tuple[int, int]) -> bytes:
+    """Two of the same frame, as they are."""
+    held = io.BytesIO()
+    with av.open(held, "w", format="avi") as out:
+        stream = out.add_stream("mjpeg", rate=10)
+        stream.width, stream.height, stream.pix_fmt = *size, "yuvj420p"
+        for at in range(2):
+            packet = av.Packet(frame)
+            packet.stream, packet.pts, packet.dts = stream, at, at
+            out.mux(packet)
+    return held.getvalue()
+
+
 UNKNOWN: dict[str, Callable[[], bytes]] = {
     "mp4": lambda: filmed(4, (64, 48)).replace(b"avc1", b"zzzz"),
     "webm": lambda: coded((64, 48), "libvpx").replace(b"V_VP8", b"V_ZZZ"),

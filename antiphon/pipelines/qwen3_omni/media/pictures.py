@@ -24,6 +24,10 @@ BROKEN = (
     *(RuntimeError, SyntaxError, TypeError, ValueError, struct.error),
 )
 """What Pillow raises on a damaged file: each format's reader has its own way, and none promises one exception."""
+SCAN = b"\xff\xda"
+"""Begins a scan of a JPEG, which in a hundred bytes is a pass over all its pixels. In its other data they are mere chance."""
+MOST_SCANS = 20
+"""Of a picture of the most pixels; a progressive one has ten."""
 _UPRIGHT: dict[object, Image.Transpose] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -51,6 +55,8 @@ def open_image(data: bytes, budget: Budget, what: str) -> Image.Image:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         if why := beyond(image.size, budget.image_pixels):
             raise _refused(what, why)
+        if image.format in ("JPEG", "MPO"):
+            _check_scans(data.count(SCAN), image, budget, what)
         image.load()
         turn = _turn(image)
         seen = _rgb(image)
@@ -59,6 +65,14 @@ def open_image(data: bytes, budget: Budget, what: str) -> Image.Image:
         raise _refused(what, f"has more pixels than the limit of {budget.image_pixels}") from error
     except BROKEN as error:
         raise _refused(what, f"is no readable image ({', '.join(FORMATS)})") from error
+
+
+def _check_scans(scans: int, image: Image.Image, budget: Budget, what: str) -> None:
+    most = MOST_SCANS * budget.image_pixels
+    if scans * image.width * image.height > most:
+        raise _refused(
+            what, f"has {scans} scans of {image.width} x {image.height} pixels to decode; the limit is {most} pixels in all"
+        )
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -18,7 +18,7 @@ from PIL import Image
 from antiphon.codecs import containers
 from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
-from antiphon.pipelines.qwen3_omni.media.pictures import TEMPORAL, Patcher, check_shape, to_image
+from antiphon.pipelines.qwen3_omni.media.pictures import SCAN, TEMPORAL, Patcher, check_shape, to_image
 
 MIN_FRAMES = 4
 _READERS = {"mp4": "mov", "webm": "matroska", "avi": "avi"}
@@ -54,9 +54,11 @@ def read_frames(
             raise _refused(what, f"is {width} x {height} pixels a frame; the limit is {budget.video_frame_pixels} in all")
         check_shape(width, height, what)
         total, fps = _count(container, stream, budget, what)
-    if width * height * total > budget.video_pixels:
+        passes = max(total, data.count(SCAN)) if stream.codec_context.name == "mjpeg" else total
+    if width * height * passes > budget.video_pixels:
         raise _refused(
-            what, f"has {total} frames of {width} x {height} pixels to decode; the limit is {budget.video_pixels} pixels in all"
+            what,
+            f"has {passes} frames of {width} x {height} pixels to decode; the limit is {budget.video_pixels} pixels in all",
         )
     indices = sampled(total, fps, sampling)
     with _decoding(data, what, budget) as container:
