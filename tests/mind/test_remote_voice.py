@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -191,3 +191,66 @@ async def test_a_voice_that_fails_at_first_is_tried_again_and_one_that_breaks_of
                 heard.append(output)  # noqa: PERF401 - what came before the failure counts
         await talker.shut_down()
     assert len(server.asked) == 3 and heard
+
+
+def sent_as(data: bytes, kind: str) -> Callable[[fake.Connection], Awaitable[None]]:
+    async def sends(c: fake.Connection) -> None:
+        await c.head(kind=kind)
+        for at in range(0, len(data), 41):
+            await c.write(data[at : at + 41])
+
+    return sends
+
+
+def tone(rate: int, kind: str, subtype: str | None = None) -> bytes:
+    """A second of 440 Hz as a file."""
+    file = io.BytesIO()
+    soundfile.write(file, 0.3 * np.sin(2 * np.pi * 440 * np.arange(rate) / rate), rate, format=kind, subtype=subtype)
+    return file.getvalue()
+
+
+async def heard_of(data: bytes, kind: str) -> np.ndarray:
+    async with FakeOpenAI([sent_as(data, kind)]) as server:
+        talker = OpenAITalker(server.url, "v")
+        try:
+            said = [o async for o in talker.run(speech(), None, stream(CLAUSES[0]))]
+        finally:
+            await talker.shut_down()
+    return np.concatenate([o.data.pcm for o in said if isinstance(o.data, AudioDelta)])
+
+
+@pytest.mark.parametrize("rate", [16_000, 22_050, 24_000])
+async def test_a_wav_instead_of_pcm_is_played_without_its_header_at_its_own_pitch(rate: int) -> None:
+    wav = tone(rate, "WAV", "PCM_16")
+    whole = await heard_of(wav + b"LIST\x08\x00\x00\x00nonsense", "audio/wav")
+    streamed = await heard_of(wav[:40] + b"\xff\xff\xff\xff" + wav[44:], "audio/pcm")
+    expected = 0.3 * np.sin(2 * np.pi * 440 * np.arange(24_000) / 24_000)
+    for samples in (whole, streamed):
+        assert abs(len(samples) - 24_000) <= 1
+        assert np.abs(samples[100:-100] - expected[100 : len(samples) - 100]).max() < 0.003
+        assert np.abs(samples).max() < 0.32, "a header would be a pop of 0.85"
+
+
+NO_SPEECH: list[tuple[bytes, str, str]] = [
+    (tone(24_000, "MP3"), "audio/mpeg", "mp3"),
+    (tone(24_000, "OGG", "OPUS"), "audio/pcm", "ogg"),
+    (tone(24_000, "FLAC"), "application/octet-stream", "flac"),
+    (tone(24_000, "WAV", "FLOAT"), "audio/wav", "a WAV of 1 channels of 32 bits"),
+    (tone(24_000, "WAV", "PCM_16")[:30], "audio/wav", "a broken WAV"),
+    (b'{"error": {"message": "no such voice"}}', "application/json", "application/json"),
+    (b"<html>", "text/html; charset=utf-8", "text/html"),
+]
+
+
+@pytest.mark.parametrize(("data", "kind", "what"), NO_SPEECH, ids=[what for _, _, what in NO_SPEECH])
+async def test_what_is_no_pcm_is_named_instead_of_played_as_noise(data: bytes, kind: str, what: str) -> None:
+    with pytest.raises(StageFailed, match=f"the remote talker sent {what};"):
+        await heard_of(data, kind)
+
+
+@pytest.mark.parametrize("kind", ["audio/pcm", "audio/mpeg", "application/octet-stream", ""])
+async def test_pcm_is_pcm_whatever_it_is_called_and_however_short(kind: str) -> None:
+    quiet = np.array([-1, 18, -2, 3] * 50, "<i2")  # its first bytes could be those of an MP3 frame
+    if kind != "audio/mpeg":
+        assert np.array_equal(await heard_of(quiet.tobytes(), kind), quiet / 32768)
+    assert np.array_equal(await heard_of(PCM[:5].tobytes(), kind), PCM[:5] / 32768)

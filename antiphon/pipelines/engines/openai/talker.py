@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.pipelines.engines.openai.server import Server, Trouble
+from antiphon.pipelines.engines.openai.speech_body import NoSpeech, SpeechBody
+from antiphon.pipelines.errors import StageFailed
 from antiphon.pipelines.local.spoken import SpokenClause
 from antiphon.pipelines.outputs import AUDIO_RATE, AudioDelta, AudioResult, Mark
 from antiphon.pipelines.requests import GenerateRequest
@@ -67,18 +69,21 @@ class OpenAITalker(AsyncStage):
         for attempt in range(TRIES):
             if not breaker.allows():
                 raise self._server.resting()
-            heard, carry = False, b""
+            heard = False
             try:
                 async with self._server.post("/audio/speech", json=payload) as response:
+                    sound = SpeechBody(response.headers.get("content-type", ""))
                     async for piece in self._server.pieces(response.aiter_bytes()):
-                        data = carry + piece
-                        whole = len(data) // 2 * 2
-                        carry = data[whole:]
-                        if whole:
+                        if len(samples := sound.feed(piece)):
                             heard = True
-                            yield np.frombuffer(data[:whole], "<i2").astype(np.float32) / 32768.0
+                            yield samples
+                    if len(samples := sound.end()):
+                        yield samples
                 breaker.succeeded()
                 return
+            except NoSpeech as what:
+                said = f"the remote talker sent {what}; raw PCM of 24 kHz, or a WAV of 16 bits and one channel, can be played"
+                raise StageFailed("talker", said, code="upstream_error") from what
             except Trouble as trouble:
                 breaker.failed()
                 if heard or attempt + 1 == TRIES:
