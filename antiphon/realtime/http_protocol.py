@@ -33,10 +33,12 @@ ABORT = "antiphon.abort"
 SILENCE_S = 30.0
 """Who has a request still to ask, or the rest of one to send, and is silent for twice as long, is gone."""
 SAY_EVERY_S = 60.0
+COUNT_EVERY_S = 10.0
 
 
 def room() -> int:
-    """Connections at once. A quarter of the descriptors stays free for the models' processes, calls and files."""
+    """Descriptors that connections may take, with what the server holds already: a quarter of all stays free for the models'
+    processes, calls and files."""
     if sys.platform == "win32":
         return 1 << 16
     import resource
@@ -55,6 +57,9 @@ class HttpProtocol(H11Protocol):
 
     app: ASGIApp
     said_at = -SAY_EVERY_S
+    counted_at = -COUNT_EVERY_S
+    own = 0
+    """Descriptors that are no connections, when they were counted last."""
     shaking: ClassVar[weakref.WeakSet[HttpProtocol]] = weakref.WeakSet()
     """Connections that are not made yet: with TLS a peer may stay so for a minute, holding a descriptor. Also what is left
     of some that never were, until it is collected: past the room the descriptors themselves are counted."""
@@ -77,7 +82,11 @@ class HttpProtocol(H11Protocol):
         app: ASGIApp = self.app
         self.app = _with_abort(app, transport)
         self._look_later()
-        if len(self.connections) > room():
+        now = time.monotonic()
+        if now - HttpProtocol.counted_at >= COUNT_EVERY_S:
+            HttpProtocol.counted_at = now
+            HttpProtocol.own = max(0, in_use() - len(self.connections) - len(self.shaking))
+        if len(self.connections) > room() - self.own:
             self._full(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -123,7 +132,8 @@ class HttpProtocol(H11Protocol):
     def _say_full(self) -> None:
         if time.monotonic() - HttpProtocol.said_at >= SAY_EVERY_S:
             HttpProtocol.said_at = time.monotonic()
-            log.warning("%d connections are open, as many as there is room for: more are turned away", room())
+            count = len(self.connections)
+            log.warning("%d connections are open, as many as there is room for: more are turned away", count)
 
 
 def _last_word(error: RealtimeError) -> bytes:

@@ -41,6 +41,12 @@ async def ended(stream: Stream) -> bytes:
         return b""
 
 
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that holds nothing open but its connections."""
+    monkeypatch.setattr(http_protocol.HttpProtocol, "counted_at", -1e9)
+    monkeypatch.setattr(http_protocol, "in_use", lambda: 0)
+
+
 def test_a_quarter_of_the_descriptors_is_kept() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert 0 < http_protocol.room() <= soft * 3 / 4 + 1
@@ -50,6 +56,7 @@ async def test_past_the_room_a_connection_is_turned_away_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(http_protocol, "room", lambda: 8)
+    alone(monkeypatch)
     monkeypatch.setattr(http_protocol.HttpProtocol, "said_at", -1e9)
     async with serving() as running, talking(running) as talk:
         await talk.until("session.created")
@@ -115,12 +122,16 @@ async def test_a_visit_leaves_nothing_behind() -> None:
         assert not [each for each in gc.get_objects() if isinstance(each, http_protocol.HttpProtocol)]
 
 
-async def test_a_flood_leaves_descriptors_for_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", [0, 60])
+async def test_a_flood_leaves_descriptors_for_the_others(held: int, tmp_path: Path) -> None:
+    """``held``: what the server holds open for its models' processes, say."""
     log = tmp_path / "log"
+    hold = f"import os; [os.open(os.devnull, os.O_RDONLY) for _ in range({held})]"
+    serve = "import asyncio; from tests.realtime.stub_server import main; asyncio.run(main(0, []))"
     limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (160, 160))
     with log.open("wb") as said:
         server = subprocess.Popen(  # noqa: ASYNC220 - it takes a moment
-            [sys.executable, "-m", "tests.realtime.stub_server", "0"], stdout=said, stderr=said, preexec_fn=limit, cwd=ROOT
+            [sys.executable, "-c", f"{hold}; {serve}"], stdout=said, stderr=said, preexec_fn=limit, cwd=ROOT
         )
     flood: list[socket.socket] = []
     try:
@@ -171,7 +182,7 @@ async def test_who_never_shakes_hands_counts_as_well(monkeypatch: pytest.MonkeyP
     for _, writer in silent:
         writer.close()
     await asyncio.sleep(0.2)
-    monkeypatch.setattr(http_protocol, "in_use", lambda: 0)  # what is left of them counts no more, collected or not
+    alone(monkeypatch)  # what is left of them counts no more, collected or not
     assert b" 404 " in await asked()
     server.should_exit = True
     await serving_it
