@@ -28,8 +28,8 @@ class ContextOverflow(Refused):
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
-            f"The conversation takes about {tokens} tokens, but this model's context has room for {limit}, and "
-            f"truncation is disabled.",
+            f"This model's maximum context length is exceeded: the conversation takes about {tokens} tokens, there is room for "
+            f"{limit}, and truncation is disabled.",
             "context_length_exceeded",
         )
 

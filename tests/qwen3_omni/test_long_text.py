@@ -48,7 +48,7 @@ def test_what_cannot_fit_is_not_read(name: str, writer: PromptWriter, monkeypatc
 
     monkeypatch.setattr(ChatText, "ids", read)
     messages, tools = LONG[name]
-    with pytest.raises(Refused, match=rf"the prompt is at least \d+ tokens long; this model's context is {CONTEXT}"):
+    with pytest.raises(Refused, match=rf"maximum context length is {CONTEXT} tokens; the prompt has at least \d+"):
         writer.ids(messages, tools)
 
 

@@ -206,7 +206,7 @@ BAD: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     ),
     "many that are too much together": (
         lambda: {"images": [inline("image/png", PNG)] * 2, "stage_params": {"media": {"min_pixels": 2_200_000}}},
-        "this server's context is 4096",
+        "this model's maximum context length is 4096 tokens",
     ),
     "too many": (
         lambda: {"videos": [inline("video/mp4", film.mp4())] * 17},

@@ -174,7 +174,7 @@ async def test_a_prompt_that_does_not_fit_is_told_with_the_numbers(folder: str, 
                 try:
                     await read(client.generate(body))
                 except Refused as error:
-                    assert str(error) == f"the prompt is {length} tokens long; this server's context is {context}"
+                    assert str(error) == f"this model's maximum context length is {context} tokens; the prompt has {length}"
                     assert error.code == "context_length_exceeded"
                     continue
             sent = fake.bodies[-1]

@@ -266,7 +266,7 @@ def test_the_context_is_a_limit_by_name(folder: str, ask: Ask) -> None:
     small = Bench(folder, context=40, kv_tokens=64)
     made = small.run([ask("text", terminals=("text",))])["text"]
     assert made.finished is not None and made.finished.prompt_tokens + made.finished.completion_tokens <= 40
-    with pytest.raises(Refused, match="context is 40"):
+    with pytest.raises(Refused, match="context length is 40 tokens"):
         small.run([ask("audio", terminals=("text",))])
     # Two that do not fit together are served one after the other.
     both = small.run([ask("text", id="a", terminals=("text",)), ask("text", id="b", terminals=("text",))])

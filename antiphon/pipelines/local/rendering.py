@@ -57,6 +57,7 @@ class Renderer:
                 return tokens
             if dropped >= len(script.turns) - 1:
                 raise Refused(
+                    "this model's maximum context length is exceeded: "  # as clients find it who cut and try again
                     f"the instructions and the last message take {len(tokens)} tokens; {room} fit",
                     code="context_length_exceeded",
                     param="messages",

@@ -237,7 +237,7 @@ def _some(data: bytes, name: str) -> bytes:
 
 def _too_long(length: int, context: int) -> Refused:
     return Refused(
-        f"the prompt is at least {length} tokens long; this server's context is {context}",
+        f"this model's maximum context length is {context} tokens; the prompt has at least {length}",
         code="context_length_exceeded",
         param="messages",
     )

@@ -46,7 +46,7 @@ class PromptWriter:
         least = len(messages) + _written(messages, tools) // self._longest
         if least >= self._most_tokens:
             raise Refused(
-                f"the prompt is at least {least} tokens long; this model's context is {self._most_tokens}",
+                f"this model's maximum context length is {self._most_tokens} tokens; the prompt has at least {least}",
                 code="context_length_exceeded",
                 param="messages",
             )

@@ -114,7 +114,7 @@ class Thinker(TorchStage[Task]):
         room = self.context - len(inputs.ids)
         if room < 1:
             raise Refused(
-                f"the prompt is {len(inputs.ids)} tokens long; this server's context is {self.context}",
+                f"this model's maximum context length is {self.context} tokens; the prompt has {len(inputs.ids)}",
                 code="context_length_exceeded",
                 param="messages",
             )
