@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.codecs import containers
+from antiphon.codecs import containers, mov
 from antiphon.codecs.errors import CodecError, MissingExtra, NoSound, NotAudio, TooLarge, TooLong
 from antiphon.codecs.pcm import from_s16
 from antiphon.codecs.resample import check_rate
@@ -158,6 +158,8 @@ def _av_blocks(data: bytes, kind: str) -> Iterator[tuple[int, NDArray[np.float32
         import av
     except ImportError:
         raise MissingExtra(f"reading {kind} files") from None
+    if kind == "mp4" and (entries := mov.index_entries(data)) > mov.MOST_ENTRIES:
+        raise NotAudio(f"the audio file claims {entries} samples in its header; the limit is {mov.MOST_ENTRIES}")
 
     begun = False
     try:

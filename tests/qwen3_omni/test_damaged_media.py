@@ -143,6 +143,15 @@ def coded_avi(frame: bytes, size: tuple[int, int]) -> bytes:
     return held.getvalue()
 
 
+def test_a_film_that_claims_frames_without_end_is_not_opened(folder: str) -> None:
+    """FFmpeg makes an index of them all at once: two gigabytes for these."""
+    film = filmed(4, (64, 48))
+    at = film.index(b"stsz") + 8
+    claiming = film[:at] + struct.pack(">II", 5, 30_000_000) + film[at + 8 :]
+    with pytest.raises(Refused, match="it: claims 30000000 samples in its header; the limit is 2000000"):
+        video.read_frames(claiming, SAMPLING, pictures.Patcher(folder), Budget(), "it")
+
+
 UNKNOWN: dict[str, Callable[[], bytes]] = {
     "mp4": lambda: filmed(4, (64, 48)).replace(b"avc1", b"zzzz"),
     "webm": lambda: coded((64, 48), "libvpx").replace(b"V_VP8", b"V_ZZZ"),

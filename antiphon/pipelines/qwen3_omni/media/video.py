@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from antiphon.codecs import containers
+from antiphon.codecs import containers, mov
 from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
 from antiphon.pipelines.qwen3_omni.media.pictures import SCAN, TEMPORAL, Patcher, check_shape, to_image
@@ -159,6 +159,8 @@ def _opened(data: bytes, what: str) -> Iterator[Any]:
     reader = _READERS.get(kind)
     if reader is None:
         raise _refused(what, f"is no video container known here ({', '.join(_READERS)})")
+    if kind == "mp4" and (entries := mov.index_entries(data)) > mov.MOST_ENTRIES:
+        raise _refused(what, f"claims {entries} samples in its header; the limit is {mov.MOST_ENTRIES}")
     try:
         with av.open(io.BytesIO(data), format=reader, metadata_errors="ignore") as container:
             if not container.streams.video:
