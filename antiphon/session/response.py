@@ -287,6 +287,9 @@ class Response:
         sent = sum(o.item.ledger.sent for o in self.outputs if o.item.ledger)
         spoken = -(-sent * AUDIO_TOKENS_PER_S // OUT_RATE)
         read = max(0, used.prompt_tokens - used.prompt_audio_tokens - used.prompt_image_tokens)
+        cached_text = min(used.cached_tokens, read)  # of what kind they are is not counted, but never more than there are
+        cached_audio = min(used.cached_tokens - cached_text, used.prompt_audio_tokens)
+        cached_image = used.cached_tokens - cached_text - cached_audio
         return {
             "total_tokens": used.prompt_tokens + used.completion_tokens + spoken,
             "input_tokens": used.prompt_tokens,
@@ -296,7 +299,11 @@ class Response:
                 "audio_tokens": used.prompt_audio_tokens,
                 "image_tokens": used.prompt_image_tokens,
                 "cached_tokens": used.cached_tokens,
-                "cached_tokens_details": {"text_tokens": used.cached_tokens, "audio_tokens": 0, "image_tokens": 0},
+                "cached_tokens_details": {
+                    "text_tokens": cached_text,
+                    "audio_tokens": cached_audio,
+                    "image_tokens": cached_image,
+                },
             },
             "output_token_details": {"text_tokens": used.completion_tokens, "audio_tokens": spoken},
         }

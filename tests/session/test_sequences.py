@@ -177,6 +177,17 @@ def test_an_owed_answer_is_dropped_by_a_barge_in() -> None:
     assert of(events, "response.done") and not of(events, "response.created")
 
 
+def test_no_kind_of_input_is_cached_more_than_there_is() -> None:
+    """Who counts the cost takes what is cached from each kind: 142 - 160 text tokens were fewer than none."""
+    talk = Talk()
+    talk.command("response.create")
+    usage = Usage(prompt_tokens=189, cached_tokens=180, completion_tokens=12, prompt_audio_tokens=43, prompt_image_tokens=4)
+    (done,) = of(talk.end(talk.gen(), usage=usage), "response.done")
+    read = done["response"]["usage"]["input_token_details"]
+    cached = read["cached_tokens_details"]
+    assert all(cached[kind] <= read[kind] for kind in cached) and sum(cached.values()) == read["cached_tokens"] == 180
+
+
 def test_function_calls_in_parallel() -> None:
     talk = Talk(update={"output_modalities": ["text"]})
     events = talk.command("response.create")
