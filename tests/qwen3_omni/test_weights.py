@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeForConditionalGeneration
 
@@ -69,6 +70,17 @@ def test_the_fixture_is_sharded_with_a_tensor_an_expert(folder: str) -> None:
     checkpoint = Checkpoint(folder)
     assert len(set(checkpoint.files.values())) > 2
     assert "talker.model.layers.0.mlp.experts.3.up_proj.weight" in checkpoint.files
+
+
+def test_nothing_is_said_of_keys_that_every_config_holds(folder: str, caplog: pytest.LogCaptureFixture) -> None:
+    transformers.logging.set_verbosity_warning()
+    transformers.logging.enable_propagation()
+    try:
+        model.build("talker", model.read_config(folder))
+    finally:
+        transformers.logging.disable_propagation()
+        transformers.logging.set_verbosity_error()
+    assert not caplog.records
 
 
 def test_packed_experts_are_read_too(copy: Path, built: tuple[Path, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from transformers.models.qwen3_omni_moe import modeling_qwen3_omni_moe as networ
 from antiphon.pipelines.engines.torch.checkpoint import Checkpoint, unallocated, weight_bytes
 from antiphon.pipelines.engines.torch.place import Place
 from antiphon.pipelines.errors import WeightError
+
+# It has not heard of the keys of M-RoPE that every config of this family holds, and would say so six times at each start.
+logging.getLogger("transformers.modeling_rope_utils").setLevel(logging.ERROR)
 
 PREFIXES: Mapping[str, Mapping[str, str]] = {
     "audio_encoder": {"": "thinker.audio_tower."},
