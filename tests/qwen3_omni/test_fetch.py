@@ -7,6 +7,7 @@ import base64
 import gzip
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -132,6 +133,28 @@ async def test_the_checked_address_is_the_one_connected_to(monkeypatch: pytest.M
         monkeypatch.setattr(fetching, "_checked", checked)
         assert await fetch(f"http://does-not-resolve.invalid:{port}/ok", HERE, 10_000, "item") == BODY
         assert looked == ["does-not-resolve.invalid"] and asked == ["/ok"]
+
+
+async def test_names_that_nobody_answers_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    over, real = threading.Event(), socket.getaddrinfo
+
+    def lookup(host: str, *given: Any, **named: Any) -> Any:
+        if host.endswith(".slow"):
+            over.wait(60)
+            raise OSError
+        return real(host, *given, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    patient = UrlPolicy(allow_private=True, seconds=60.0)
+    async with server() as (url, _):
+        slow = [asyncio.ensure_future(fetch(f"http://n{n}.slow/", patient, 1000, "item")) for n in range(40)]
+        try:
+            assert await asyncio.wait_for(fetch(f"{url}/ok", patient, 10_000, "item"), 60) == BODY
+            assert not any(lookup.done() for lookup in slow)
+        finally:
+            over.set()
+        for result in await asyncio.gather(*slow, return_exceptions=True):
+            assert isinstance(result, Refused)
 
 
 async def test_data_urls() -> None:

@@ -33,9 +33,9 @@ for _talker in ("httpx", "httpcore"):
     logging.getLogger(_talker).setLevel(logging.WARNING)
 
 
-_lookups = ThreadPoolExecutor(8)
-"""Names are looked up in threads of their own: a name whose server never answers keeps one for half a minute, and the threads
-that decode media must not be among those."""
+_lookups = ThreadPoolExecutor(64)
+"""Names are looked up in threads of their own, one for each request that a server takes in: a name whose server never answers
+keeps one for half a minute, and neither another's name nor the threads that decode media may wait for that."""
 
 
 @dataclass(frozen=True, slots=True)
