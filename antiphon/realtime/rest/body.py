@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from python_multipart.exceptions import MultipartParseError
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -9,7 +11,9 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive
 
-from antiphon.realtime.errors import BadRequest, ClientGone, TooBig, WrongMedia
+from antiphon.realtime.errors import BadRequest, ClientGone, TooBig, Unavailable, WrongMedia
+
+log = logging.getLogger("antiphon.rest")
 
 FORM_ROOM = 1 << 20
 """Bytes of a form beside its file."""
@@ -31,7 +35,8 @@ async def read(request: Request, limit: int) -> bytes:
 
 
 async def read_form(request: Request, limit: int) -> FormData:
-    """A multipart form; files larger than 1 MB wait on disk. Raises ``WrongMedia``, ``TooBig``, ``BadRequest``."""
+    """A multipart form; files larger than 1 MB wait on disk. Raises ``WrongMedia``, ``TooBig``, ``BadRequest``,
+    ``Unavailable`` (no room there)."""
     content_type = request.headers.get("content-type", "")
     if not content_type.lower().startswith("multipart/form-data"):
         raise WrongMedia(
@@ -48,6 +53,10 @@ async def read_form(request: Request, limit: int) -> FormData:
     except (MultiPartException, MultipartParseError, HTTPException, KeyError, UnicodeDecodeError) as error:
         detail = getattr(error, "message", None) or getattr(error, "detail", "")
         raise BadRequest(f"The multipart form cannot be read. {detail}".strip(), code="invalid_form") from None
+    except OSError as error:
+        log.error("no file can be taken in: %s", error.strerror)
+        busy = "The server has no room for files of more than 1 MB now; please retry later."
+        raise Unavailable(busy, code="server_busy", retry_after_s=30.0) from None
 
 
 def _check_encoding(request: Request) -> None:

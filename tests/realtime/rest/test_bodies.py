@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
+import tempfile
+
+import pytest
 
 from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.requests import GenerateRequest
@@ -35,3 +40,19 @@ async def test_an_undecodable_upload_names_the_file_field(serve: Serve) -> None:
             answer = await server.http.post("/v1/audio/transcriptions", files={"file": ("a.wav", b"x")}, data=data)
             error = answer.json()["error"]
             assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_audio", "file")
+
+
+async def test_a_full_disk_is_told_as_what_it_is(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_room(*args: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", no_room)
+    async with serve() as server:
+        files = {"file": ("a.wav", bytes(2 << 20))}
+        answer = await server.http.post("/v1/audio/transcriptions", files=files)
+    assert answer.status_code == 503 and answer.headers["Retry-After"] == "30"
+    assert answer.json()["error"]["code"] == "server_busy"
+    said = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(said) == 1 and "No space left" in said[0].message and said[0].exc_info is None
