@@ -39,6 +39,12 @@ def test_every_recording_and_picture_of_a_long_conversation_is_read_once() -> No
     assert len({part.key for part in again if isinstance(part, graph.AudioPart | graph.ImagePart)}) == 31
 
 
+def test_a_voice_with_one_pace_is_not_asked_for_another_or_every_answer_would_fail() -> None:
+    for paced, speed in ((True, 1.2), (False, 1.0)):
+        asking = Asking("sess_1", AudioStore("sess_1"), PipelineInfo(name="m", model="m", paced=paced))
+        assert asking.answer("gen_1", Request("", (), "audio", speed=1.2)).voice == graph.Voice(name="default", speed=speed)
+
+
 def test_what_left_the_conversation_or_stood_beside_it_does_not_stay() -> None:
     asking = Asking("sess_1", AudioStore("sess_1"), PipelineInfo(name="local", model="m"))
     kept, gone, beside = clip(1), clip(2), clip(3)

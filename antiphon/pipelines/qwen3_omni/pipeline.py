@@ -143,6 +143,7 @@ def _info(
         terminals=terminals,
         inputs=inputs,
         voices=voices,
+        paced=False,
         languages=params.LANGUAGES if speech else (),
         early_responses=True,
         context_tokens=tokens,
