@@ -29,6 +29,7 @@ def antiphon(*args: str, **environment: str) -> subprocess.CompletedProcess[str]
         (("serve", "--talker", "openai:example.com"), 2, "write openai:http://HOST:PORT/v1#MODEL"),
         (("serve", "--pipeline", "ming"), 2, "pipeline"),
         (("serve", "--pipeline", "qwen3_omni"), 2, "needs --model FOLDER"),
+        (("serve", "--preset", "one_gpu"), 2, "--preset is for pipelines that take a checkpoint folder"),
         (("serve", "--tls-cert", "a.pem"), 2, "tls_cert and tls_key go together"),
         (("serve", "--config", "nowhere.toml"), 2, "cannot read nowhere.toml"),
         (("serve", "--processes", "one", "--replicas", "2"), 2, "replicas = 2 needs model processes"),
@@ -51,6 +52,12 @@ def test_a_config_with_an_unknown_field_is_named(tmp_path: Path) -> None:
     ran = antiphon("serve", "--config", str(file))
     assert ran.returncode == 2
     assert "stages" in ran.stderr
+
+
+def test_a_fallback_that_there_is_none_for_is_refused() -> None:
+    ran = antiphon("serve", "--model", "somewhere", ANTIPHON_FALLBACK="true")
+    assert ran.returncode == 2
+    assert "'qwen3_omni' has no fallback" in ran.stderr and len(ran.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ def declare(settings: ServerSettings) -> PipelineSpec:
         raise ConfigError("settings: [stage.NAME] is for pipelines that take a checkpoint folder")
     if settings.model:
         raise ConfigError("--model is for pipelines that take a checkpoint folder; with 'local' use --thinker")
+    if settings.preset:
+        raise ConfigError("--preset is for pipelines that take a checkpoint folder: with --model FOLDER")
     roles = {
         "thinker": settings.thinker,
         "transcriber": settings.transcriber,
@@ -129,6 +131,8 @@ def _qwen(settings: ServerSettings) -> PipelineSpec:
         raise ConfigError("pipeline 'qwen3_omni' needs --model FOLDER (a checkpoint)")
     if settings.talker != "local":
         raise ConfigError("pipeline 'qwen3_omni' has a talker of its own: --talker cannot be set")
+    if settings.fallback:
+        raise ConfigError("settings: pipeline 'qwen3_omni' has no fallback: who plays its thinker plays it alone")
     if settings.fallback:
         raise ConfigError("settings: fallback is for pipeline 'local': nobody here stands in for a thinker outside")
     args: dict[str, Any] = {
