@@ -51,7 +51,7 @@ class PipelineInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``context_tokens``: of one request at most. ``conversation_tokens``: what a conversation keeps of it at most, beside its
     instructions and tools, where reading a full context anew would be too slow to wait for; 0: all of it.
     ``speech_tokens``: what a second of speech takes of the context. ``pictures``: the limits of those that it reads, if known.
-    ``voices``: the first is "default"; ``paced``: they speak faster and slower as asked. ``languages``: what the voice can speak,
+    ``voices``: the first is "default"; ``paced``: they speak at the pace asked for. ``languages``: what the voice can speak,
     ISO 639-1. ``models``: role -> model id.
     ``notes``: what an operator must know ("not verified on a GPU").
     """
