@@ -15,6 +15,7 @@ from antiphon.pipelines.client import Client
 from antiphon.pipelines.engines.sglang.transport import EngineTransport
 from antiphon.pipelines.errors import ConfigError, Refused
 from antiphon.pipelines.outputs import TextResult
+from antiphon.pipelines.qwen3_omni.payloads import Finished
 from antiphon.pipelines.qwen3_omni.pipeline import SGLANG_NOTE, build
 from antiphon.pipelines.qwen3_omni.sglang_thinker import SglangThinker
 from antiphon.pipelines.requests import GenerateRequest, Sampling
@@ -28,6 +29,23 @@ from tests.qwen3_omni.test_graph import read
 
 Expected = Callable[[str], Answer]
 Ask = Callable[..., GenerateRequest]
+
+
+async def played(stage: SglangThinker, body: GenerateRequest, bench: Any) -> list[Any]:
+    """What the stage says to this request, read by somebody who is slower than the engine."""
+
+    async def nothing() -> AsyncIterator[Any]:
+        return
+        yield
+
+    inputs = await asyncio.to_thread(bench.thinker_input, body)
+    said = []
+    async for output in stage.run(Request(id="e", terminals=body.terminals, body=body), inputs, nothing()):
+        said.append(output.data)
+        for _ in range(3):
+            await asyncio.sleep(0)
+    await stage.shut_down()
+    return said[:-1]
 
 
 @pytest.mark.parametrize("incremental", [False, True])
@@ -71,15 +89,22 @@ async def test_an_end_mark_is_neither_shown_nor_spoken(folder: str, ask: Ask, or
 
 
 @pytest.mark.parametrize("asked", [4, 100])
-async def test_an_answer_is_as_long_as_the_narrower_limit(asked: int, folder: str, ask: Ask, oracle: Oracle) -> None:
-    """Ours, of a server that says more than it was asked for, or the server's own."""
+async def test_an_answer_is_as_long_as_the_narrower_limit(
+    asked: int, folder: str, ask: Ask, oracle: Oracle, bench: Any
+) -> None:
+    """Ours, of a server that says more than it was asked for, or the server's own. The last token is shown and not spoken."""
     words = oracle.tok.encode("hello sound is clear, then a voice.")
     fake = FakeSglang(words, "length")
-    async with fake.serve() as url, Client(LocalRuntime(build(folder, thinker=f"openai:{url}#omni"))) as client:
-        got = await read(client.generate(ask("text", terminals=("text",), sampling=Sampling(max_tokens=asked))))
-    assert got.text == oracle.tok.decode(words[:asked])
+    body = ask("text", sampling=Sampling(max_tokens=asked))
+    async with fake.serve() as url:
+        said = await played(SglangThinker(folder, url=url, model_name="omni"), body, bench)
+        async with Client(LocalRuntime(build(folder, thinker=f"openai:{url}#omni"))) as client:
+            got = await read(client.generate(ask("text", terminals=("text",), sampling=Sampling(max_tokens=asked))))
+    made = min(asked, len(words))
+    assert [s.token for s in said] == words[:made] and isinstance(said[-1], Finished)
+    assert got.text == oracle.tok.decode(words[:made])
     result = got.ends["text"].data
-    assert result.finish_reason == "length" and result.usage.completion_tokens == min(asked, len(words))
+    assert result.finish_reason == "length" and result.usage.completion_tokens == made
 
 
 async def test_an_abort_waits_for_the_engine_s_own_word(folder: str, ask: Ask, expected: Expected) -> None:
@@ -168,19 +193,9 @@ async def test_the_engine_in_this_process(folder: str, ask: Ask, expected: Expec
     stage.transport = EngineTransport(folder, {}, engine=fake)
     await stage.warm_up()
     body = ask("text")
-    inputs = await asyncio.to_thread(bench.thinker_input, body)
-
-    async def nothing() -> AsyncIterator[Any]:
-        return
-        yield
-
-    said = []
-    async for output in stage.run(Request(id="e", terminals=body.terminals, body=body), inputs, nothing()):
-        said.append(output.data)
-        for _ in range(3):
-            await asyncio.sleep(0)
-    assert [s.token for s in said[:-2]] == answer.tokens[:-1] and said[0].prompt is not None
-    assert said[-2].token == answer.tokens[-1] and len(fake.bodies[0]["rid"]) == 32
+    said = await played(stage, body, bench)
+    assert [s.token for s in said] == answer.tokens and said[0].prompt is not None and isinstance(said[-1], Finished)
+    assert len(fake.bodies[0]["rid"]) == 32
 
     async def refusing(**_: Any) -> AsyncIterator[Any]:
         async def messages() -> AsyncIterator[Any]:
@@ -191,9 +206,7 @@ async def test_the_engine_in_this_process(folder: str, ask: Ask, expected: Expec
 
     fake.async_generate = refusing  # type: ignore[method-assign]
     with pytest.raises(Refused, match="70 tokens"):
-        async for _ in stage.run(Request(id="f", terminals=body.terminals, body=body), inputs, nothing()):
-            pass
-    await stage.shut_down()
+        await played(stage, body, bench)
 
 
 def test_without_the_package_it_is_said_what_to_do(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ async def test_a_call_and_what_was_said_before_it(folder: str, ask: Ask, oracle:
     assert form["tags"][0]["end"] == "}\n</tool_call>"
     one = await answered(folder, ask, oracle, f"{OSLO}\n{CLOCK}", tools=TOOLS, parallel_tool_calls=False)
     assert one.calls.keys() == {"weather"} and one.reason == "tool_calls"
+    assert json.loads(one.sent["sampling_params"]["structural_tag"])["format"]["stop_after_first"]
 
 
 @pytest.mark.parametrize("choice", [REQUIRED, ToolChoice("function", "weather")])
