@@ -34,6 +34,8 @@ SILENCE_S = 30.0
 """Who has a request still to ask, or the rest of one to send, and is silent for twice as long, is gone."""
 SAY_EVERY_S = 60.0
 COUNT_EVERY_S = 10.0
+LINGER_S = 1.0
+"""Who is turned away may still be sending: a connection that is closed upon him breaks off before he has read why."""
 
 
 def room() -> int:
@@ -63,6 +65,8 @@ class HttpProtocol(H11Protocol):
     shaking: ClassVar[weakref.WeakSet[HttpProtocol]] = weakref.WeakSet()
     """Connections that are not made yet: with TLS a peer may stay so for a minute, holding a descriptor. Also what is left
     of some that never were, until it is collected: past the room the descriptors themselves are counted."""
+    turned_away: ClassVar[set[HttpProtocol]] = set()
+    """Those that linger, a few at once: a flood is dropped."""
     _came = 0
     _looking: asyncio.TimerHandle
 
@@ -90,6 +94,7 @@ class HttpProtocol(H11Protocol):
             self._full(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.turned_away.discard(self)
         self._looking.cancel()
         super().connection_lost(exc)
 
@@ -98,6 +103,8 @@ class HttpProtocol(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def data_received(self, data: bytes) -> None:
+        if self in self.turned_away:
+            return
         self._came += len(data)
         super().data_received(data)
 
@@ -114,12 +121,18 @@ class HttpProtocol(H11Protocol):
         self._look_later()
 
     def _full(self, transport: asyncio.Transport) -> None:
-        """Said before anything is read, and the connection ends."""
+        """Said before anything is read, and the connection ends; it counts no more."""
         self._say_full()
+        self.connections.discard(self)
         transport.write(
             _last_word(Unavailable("The server has no room for more connections.", code="server_busy", retry_after_s=5.0))
         )
-        transport.close()
+        if transport.can_write_eof() and len(self.turned_away) <= room() // 16:
+            self.turned_away.add(self)
+            transport.write_eof()
+            self.loop.call_later(LINGER_S, transport.abort)
+        else:
+            transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """``msg`` is the same whatever was wrong. In the midst of an answer, or behind one, nothing can be said any more."""

@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 
 from antiphon.realtime import http_protocol, sockets
 from tests.realtime.conversing import serving, talking
+from tests.realtime.rest.conftest import until
 
 ROOT = Path(__file__).parent.parent.parent
 HALF_A_HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n"
@@ -77,6 +78,22 @@ async def test_past_the_room_a_connection_is_turned_away_and_the_others_go_on(
         writer.close()
         for _, writer in idle:
             writer.close()
+
+
+async def test_who_is_turned_away_while_he_sends_reads_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "room", lambda: 1)
+    alone(monkeypatch)
+    async with serving() as running:
+        first = await knock(running.port)
+        late = await knock(running.port)
+        late[1].write(HALF_A_BODY)
+        await asyncio.sleep(0.1)
+        late[1].write(bytes(100_000))  # over a connection that was closed, this would end it with what was not read
+        await asyncio.sleep(0.1)
+        assert (await ended(late)).startswith(b"HTTP/1.1 503 ")
+        first[1].close()
+        late[1].close()
+        await until(lambda: not http_protocol.HttpProtocol.turned_away)
 
 
 @pytest.mark.parametrize(
