@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from antiphon.cli import backend
 from antiphon.pipelines.client import Client
-from antiphon.pipelines.errors import ConfigError
 from antiphon.pipelines.qwen3_omni.pipeline import build
 from antiphon.pipelines.runtime import LocalRuntime
 from antiphon.realtime.settings import Settings as DoorSettings
-from antiphon.settings import ServerSettings
 from tests.qwen3_omni.fake_sglang import FakeSglang
 from tests.qwen3_omni.noting import Noting
 from tests.qwen3_omni.oracle import Oracle
@@ -59,8 +54,3 @@ async def test_rest_tells_that_it_may_be_tried_again(folder: str) -> None:
         answer = await server.http.post("/v1/chat/completions", json=body)
         assert answer.status_code == 400 and answer.json()["error"]["message"].endswith("(400): top_p: no")
         assert (await server.http.post("/v1/chat/completions", json=body)).status_code == 200
-
-
-def test_nobody_stands_in_for_it(folder: str) -> None:
-    with pytest.raises(ConfigError, match="fallback is for pipeline 'local'"):
-        backend.declare(ServerSettings(model=folder, transcriber="", fallback=True))
