@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from antiphon.pipelines.lane import Exchange, Lane, Station
@@ -77,7 +78,8 @@ class AsyncLane(Lane[AsyncStage]):
         self.loop = asyncio.get_running_loop()
         self.turn()
         await self._stopping.wait()
-        pending = [s.task.coroutine for st in self.stations.values() for s in st.open.values()]
+        tasks = [s.task.coroutine for st in self.stations.values() for s in st.open.values()]
+        pending = [task for task in tasks if task is not None]
         for coroutine in pending:
             coroutine.cancel()
         await asyncio.gather(*pending, *self._chores, return_exceptions=True)
@@ -106,7 +108,13 @@ class AsyncLane(Lane[AsyncStage]):
             seat.queued_s = now - seat.queued_at
             station.open[id(running)] = seat
             running.coroutine = asyncio.get_running_loop().create_task(self._drive(station, seat, running, inputs))
-            running.coroutine.add_done_callback(lambda _: self.turn())
+            running.coroutine.add_done_callback(partial(self._over, running))
+
+    def _over(self, running: Running, _: asyncio.Task[None]) -> None:
+        # A cancelled task keeps its error, that its frames, and these what runs here: a ring, which the collector would leave
+        # for long, with the megabytes that were fetched for it.
+        running.coroutine = None
+        self.turn()
 
     def close_task(self, station: Station[AsyncStage], seat: Seat, reason: Reason) -> Fence | None:
         coroutine: asyncio.Task[None] | None = seat.task.coroutine
