@@ -8,7 +8,7 @@ from antiphon.pipelines import requests as graph
 from antiphon.pipelines.info import PipelineInfo
 from antiphon.realtime.shell.asking import Asking
 from antiphon.realtime.shell.store import AudioStore
-from antiphon.session.request import Clip, Image, Message, Part, Request
+from antiphon.session.request import Clip, Image, Message, Part, Recognition, Request
 
 
 def clip(n: int) -> Clip:
@@ -43,6 +43,14 @@ def test_a_voice_with_one_pace_is_not_asked_for_another_or_every_answer_would_fa
     for paced, speed in ((True, 1.2), (False, 1.0)):
         asking = Asking("sess_1", AudioStore("sess_1"), PipelineInfo(name="m", model="m", paced=paced))
         assert asking.answer("gen_1", Request("", (), "audio", speed=1.2)).voice == graph.Voice(name="default", speed=speed)
+
+
+def test_a_language_with_its_region_or_by_its_name_is_the_language() -> None:
+    """The transcriber knows ISO 639-1; "en-US" failed every turn of the conversation, and its answers with them."""
+    asking = Asking("sess_1", AudioStore("sess_1"), PipelineInfo(name="m", model="m"))
+    for given, meant in (("en-US", "en"), ("Portuguese", "pt"), ("", ""), ("klingon", "klingon")):
+        request = Request("", (), "text", recognition=Recognition(language=given))
+        assert asking.answer("gen_1", request).transcription.language == meant
 
 
 def test_what_left_the_conversation_or_stood_beside_it_does_not_stay() -> None:

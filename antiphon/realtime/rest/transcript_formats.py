@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from antiphon.pipelines.outputs import Segment, TranscriptResult
-from antiphon.realtime.rest.languages import name_of
+from antiphon.realtime.languages import name_of
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 Json = dict[str, Any]

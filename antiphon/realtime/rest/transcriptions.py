@@ -19,11 +19,11 @@ from antiphon.pipelines.info import PipelineInfo
 from antiphon.pipelines.outputs import TranscriptDelta, TranscriptResult
 from antiphon.pipelines.requests import AudioPart, GenerateRequest, Transcription
 from antiphon.realtime.errors import TooBig
+from antiphon.realtime.languages import code_of
 from antiphon.realtime.rest import transcript_formats as formats
 from antiphon.realtime.rest.endpoint import Call, route
 from antiphon.realtime.rest.fields import invalid, missing
 from antiphon.realtime.rest.json_answer import JsonAnswer
-from antiphon.realtime.rest.languages import code_of
 from antiphon.realtime.rest.media_parts import content_key
 from antiphon.realtime.rest.work import Work
 from antiphon.realtime.state import State

@@ -17,6 +17,7 @@ from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.info import PipelineInfo
 from antiphon.pipelines.stage import Listener
 from antiphon.realtime.errors import ProtocolError
+from antiphon.realtime.languages import code_of
 from antiphon.realtime.protocol.media import data_uri_bytes
 from antiphon.realtime.shell import hearing
 from antiphon.realtime.shell.store import AudioStore, content_key
@@ -155,4 +156,5 @@ def _tool_choice(canonical: str) -> graph.ToolChoice:
 
 
 def _transcription(recognition: Recognition) -> graph.Transcription:
-    return graph.Transcription(language=recognition.language, prompt=recognition.prompt, keywords=recognition.keywords)
+    language = code_of(recognition.language) or recognition.language  # what is no language is for the transcriber to refuse
+    return graph.Transcription(language=language, prompt=recognition.prompt, keywords=recognition.keywords)

@@ -12,7 +12,7 @@ from antiphon.pipelines.client import Event
 from antiphon.pipelines.errors import Refused
 from antiphon.pipelines.outputs import Segment, TranscriptDelta, TranscriptResult, Word
 from antiphon.pipelines.requests import GenerateRequest
-from antiphon.realtime.rest.languages import NAMES, code_of, name_of
+from antiphon.realtime.languages import NAMES, code_of, name_of
 from tests.realtime.rest.conftest import Serve, Server
 from tests.realtime.stub_client import TEXT_ONLY, Step
 
