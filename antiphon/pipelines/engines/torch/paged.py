@@ -105,7 +105,7 @@ class PagedCache:
 
     def begin(self, rows: Sequence[Row], width: int) -> Step:
         """Room for ``width`` more tokens in each row, and the cache object to hand to the model for this forward."""
-        stored = min((len(store) for store in (*self._keys, *self._values)), default=0)
+        stored = min((store.shape[0] for store in (*self._keys, *self._values)), default=0)
         used: list[int] = []
         for row in rows:
             need = pages(row.length + width)
@@ -161,7 +161,7 @@ class PagedCache:
 
 def _grown(store: torch.Tensor, size: int) -> torch.Tensor:
     """The store with zeros behind it, ``size`` pages in all."""
-    return torch.cat([store, store.new_zeros((size - len(store), *store.shape[1:]))])
+    return torch.cat([store, store.new_zeros((size - store.shape[0], *store.shape[1:]))])
 
 
 class Step:
