@@ -88,15 +88,17 @@ async def test_two_of_each_model_process(served: tuple[int, subprocess.Popen[str
         for pid in at.values():
             assert b"ANTIPHON_TEST=told" in environment(pid)
         before = {name: used(pid) for name, pid in at.items()}
-        for text in await asyncio.gather(*(say_and_read(http) for _ in range(4))):
-            assert "brown fox" in text
+        async with asyncio.timeout(120):
+            # A request goes where least is to be done: both work once several are there at a time, which a busy machine delays.
+            while not all(used(pid) - before[name] > 0.2 for name, pid in at.items()):
+                for text in await asyncio.gather(*(say_and_read(http) for _ in range(4))):
+                    assert "brown fox" in text
         talks = (Talk(one), Talk(two))
         for talk in talks:
             await talk.say_hello(output_modalities=["audio"], max_output_tokens=12)
         for _ in range(2):
             assert set(await asyncio.gather(*map(turn, talks))) <= {"completed", "incomplete"}
         assert all(len(audio_of(talk.events)) > 24_000 for talk in talks)
-        assert all(used(pid) - before[name] > 0.2 for name, pid in at.items()), "both have worked"
 
         os.kill(at["model.0"], signal.SIGKILL)
         while "restarting" not in (states := await replicas(http)):
