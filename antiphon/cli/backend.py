@@ -133,8 +133,6 @@ def _qwen(settings: ServerSettings) -> PipelineSpec:
         raise ConfigError("pipeline 'qwen3_omni' has a talker of its own: --talker cannot be set")
     if settings.fallback:
         raise ConfigError("settings: pipeline 'qwen3_omni' has no fallback: who plays its thinker plays it alone")
-    if settings.fallback:
-        raise ConfigError("settings: fallback is for pipeline 'local': nobody here stands in for a thinker outside")
     args: dict[str, Any] = {
         "folder": settings.model,
         "speech": not settings.text_only,
