@@ -113,7 +113,9 @@ def share_weights() -> None:
 async def measure(folder: str, options: argparse.Namespace) -> None:
     place = {"device": options.device, **({"dtype": options.dtype} if options.dtype else {})}
     share_weights()
-    args = {stage: place for stage in ("audio_encoder", "image_encoder", "thinker", "talker_ar")}
+    args: dict[str, dict[str, Any]] = {stage: place for stage in ("audio_encoder", "image_encoder")}
+    # Every round asks the same: nothing is kept of one answer for the next, as the loop keeps nothing.
+    args |= {stage: {**place, "kept_rows": 0} for stage in ("thinker", "talker_ar")}
     begun = time.perf_counter()
     loop = BareLoop(folder, place)
     tokens, frames = options.tokens, options.frames

@@ -78,11 +78,11 @@ class _Speech:
             talker.input.prefill(Prompt(np.array(ids), Layout()), token, speaker)
             for ids, token in zip(prompts, said, strict=True)
         ]
-        self.lengths = [len(rows) for rows, _, _ in filled]
+        self.lengths = [len(opening.rows) for opening in filled]
         self.rows = [talker.decoder.cache.open(n + frames) for n in self.lengths]
         states = [
-            talker.decoder.forward([row], rows[None], at[:, None]).last_hidden_state[:, -1]
-            for row, (rows, at, _) in zip(self.rows, filled, strict=True)
+            talker.decoder.forward([row], each.rows[None], torch.from_numpy(each.positions)[:, None]).last_hidden_state[:, -1]
+            for row, each in zip(self.rows, filled, strict=True)
         ]
         self.hidden = torch.cat(states)
         self.voices = [Voice() for _ in prompts]
