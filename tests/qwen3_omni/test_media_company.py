@@ -52,8 +52,8 @@ async def files(**held: bytes | None) -> AsyncIterator[tuple[str, asyncio.Queue[
 
 
 @contextmanager
-def long_films(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
-    """Films whose decoding ends with the block; the semaphore counts how many have begun."""
+def long(monkeypatch: pytest.MonkeyPatch, module: Any, reader: str) -> Iterator[threading.Semaphore]:
+    """Decoding ends with the block; the semaphore counts how often it has begun."""
     begun, over = threading.Semaphore(0), threading.Event()
 
     def read(*_: Any) -> Any:
@@ -61,7 +61,7 @@ def long_films(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]
         assert over.wait(60)
         raise Refused("it was long")
 
-    monkeypatch.setattr(video, "read_frames", read)
+    monkeypatch.setattr(module, reader, read)
     try:
         yield begun
     finally:
@@ -88,7 +88,7 @@ async def test_slow_addresses_take_no_place_from_others(folder: str) -> None:
 
 async def test_long_films_take_no_thread_from_speech_and_pictures(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Preprocessing(folder)
-    with long_films(monkeypatch) as begun:
+    with long(monkeypatch, video, "read_frames") as begun:
         films = [asyncio.ensure_future(stage.prepare(request(VideoPart(b"film%d" % n)))) for n in range(THREADS + 1)]
         for _ in range(THREADS):
             assert await asyncio.to_thread(begun.acquire, timeout=60)
@@ -100,22 +100,12 @@ async def test_long_films_take_no_thread_from_speech_and_pictures(folder: str, m
 
 async def test_speech_waits_for_no_pictures(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Preprocessing(folder)
-    begun, over = threading.Semaphore(0), threading.Event()
-
-    def opened(*_: Any) -> Any:
-        begun.release()
-        assert over.wait(60)
-        raise Refused("it was large")
-
-    monkeypatch.setattr(pictures, "open_image", opened)
-    try:
+    with long(monkeypatch, pictures, "open_image") as begun:
         crowd = [asyncio.ensure_future(stage.prepare(request(ImagePart(b"picture%d" % n)))) for n in range(40)]
         for _ in range(THREADS):
             assert await asyncio.to_thread(begun.acquire, timeout=60)
         said = await asyncio.wait_for(stage.prepare(request(AudioPart(tone().tobytes(), PCM_F32_16K))), 60)
         assert len(said.speech) == 1 and not any(f.done() for f in crowd)
-    finally:
-        over.set()
     await asyncio.gather(*crowd, return_exceptions=True)
 
 
@@ -125,7 +115,7 @@ async def test_what_is_fetched_for_all_is_bounded(folder: str, monkeypatch: pyte
     stage = Preprocessing(folder, urls={**HERE, "held_bytes": 2 * len(data) + 100})
     async with files(film=data, image=IMAGE.data) as (url, _):
         films = [request(VideoPart(url=f"{url}/film", name=f"videos[{n}]")) for n in range(3)]
-        with long_films(monkeypatch) as begun:
+        with long(monkeypatch, video, "read_frames") as begun:
             held = [asyncio.ensure_future(stage.prepare(film)) for film in films[:2]]
             for _ in held:
                 assert await asyncio.to_thread(begun.acquire, timeout=60)
