@@ -177,6 +177,44 @@ def test_a_result_that_has_come_is_not_missed() -> None:
     assert isinstance(log[-1], End) and log[-1].reason == "finished" and by_hand.idle
 
 
+def test_nobody_waits_for_the_result_of_a_side_stage_that_is_lost() -> None:
+    """A fan-in has one of its two Results; the other would have come from the side branch."""
+    world = new_world()
+    stages = [
+        stage("pre", lane="here", next=("quick", "aside")),
+        stage("quick", lane="here", next=("both",)),
+        stage("aside", lane="there", side=True, delay_s=50.0, next=("both",)),
+        stage("both", lane="here", merge_fn=keep_parts, terminal="out"),
+    ]
+    by_hand = Mortal(PipelineConfig("fan", "pre", stages), world)
+    assert_finishes(by_hand, Script(), turns=6)
+
+
+def test_nobody_waits_for_the_chunks_of_a_side_stage_that_is_lost() -> None:
+    world = new_world()
+    stages = [
+        stage("pre", lane="here", next=("quick", "aside")),
+        stage("quick", lane="here", next=("listens",)),
+        stage("aside", "ar", lane="there", side=True, delay_s=1.0, stream_to=("listens",)),
+        stage("listens", "xd", lane="here", terminal="out"),
+    ]
+    by_hand = Mortal(PipelineConfig("heard", "pre", stages), world)
+    script = Script(counts={"aside": 60, "listens": 60}, streams={"listens": frozenset({"aside"})})
+    assert_finishes(by_hand, script, turns=6)
+
+
+def assert_finishes(by_hand: Mortal, script: Script, turns: int) -> None:
+    """A request ends as it should though "there" is lost after so many turns; it has not ended before."""
+    handle = by_hand.coordinator.submit(Request(id="r", terminals=("out",), body=script))
+    for _ in range(turns):
+        by_hand.as_threads_would()
+    assert handle.end is None and "out" in handle.left
+    by_hand.die("there", 0)
+    by_hand.coordinator.lanes_lost({"there"}, LOST)
+    log = by_hand.run([handle])[handle]
+    assert isinstance(log[-1], End) and log[-1].reason == "finished" and by_hand.idle
+
+
 async def whole(generation: Generation) -> list[int]:
     return [event.data.number async for event in generation if not event.last]
 
