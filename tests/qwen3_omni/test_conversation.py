@@ -25,6 +25,7 @@ from tests.qwen3_omni.noting import Noting
 from tests.qwen3_omni.oracle import Answer, Oracle
 from tests.qwen3_omni.test_media import huge_png
 from tests.realtime.conversing import Running, Talk, audio_of, hush, serving, talking, voice
+from tests.realtime.rest.conftest import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Expected = Callable[[str], Answer]
@@ -234,11 +235,11 @@ async def test_the_next_turn_is_read_ahead(folder: str) -> None:
     async with serving(client, features=Features(prepare=True)) as running, talking(running) as talk:
         await talk.say_hello(instructions=long, max_output_tokens=4)
         await talk.speak(voice(0.8))
+        # Who really speaks takes longer than to read it; here all comes at once, and the end must not overtake it.
+        await until(lambda: any(r.kind == "prepare" and g.ended for r, g in client.asked), 30)
         await talk.speak(hush(0.8))
         done = await talk.until("response.done", within=30)
         assert done["response"]["usage"]["input_token_details"]["cached_tokens"] >= 32
-        prepared = [g for r, g in client.asked if r.kind == "prepare"]
-        assert prepared and prepared[0].ended
 
 
 async def test_what_the_doors_offer(folder: str) -> None:
