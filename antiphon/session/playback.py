@@ -16,6 +16,8 @@ from antiphon.session.events import OUT_RATE
 RECOGNISED = OUT_RATE * 12 // 100
 """A word that ends within 120 ms has been heard: listeners recognise words before their end (Grosjean, "Spoken word
 recognition processes and the gating paradigm", 1980). Of the figures tried (0-200 ms) it agreed best with a recogniser."""
+CHARACTERS_PER_S = 15
+"""A usual pace of spoken English, spaces counted: what bounds how much was said where no mark tells."""
 
 
 @dataclass
@@ -61,12 +63,15 @@ class Ledger:
         """How much of ``text`` was said by ``sample``.
 
         On an exact mark it is the mark's offset; between two it is taken in proportion and rounded down to the end of a word,
-        so that what is kept was really said. Without any mark the whole text is taken to lie evenly over what was sent.
+        so that what is kept was really said. Without any mark the whole text is taken to lie evenly over what was sent, but
+        never to be said faster than speech: the text of an answer is there long before its sound, and its first mark only at
+        the end of its first word.
         """
         if sample <= 0:
             return 0
         if not self._at:
-            return word_end(text, len(text) * min(sample, self.sent) // self.sent) if self.sent else 0
+            said = min(sample, self.sent)
+            return word_end(text, min(len(text) * said // self.sent, CHARACTERS_PER_S * said // OUT_RATE)) if said else 0
         k = bisect_right(self._at, sample)
         nearly = bisect_right(self._at, sample + RECOGNISED) if self.exact else k
         if nearly > k:

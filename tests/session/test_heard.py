@@ -8,7 +8,7 @@ from antiphon.session import events as ev
 from antiphon.session.features import Features
 from antiphon.session.playback import Ledger, word_end
 
-from .talk import Talk, assistant, kinds, of
+from .talk import Talk, assistant, kinds, of, wire
 
 WORDS = "One two three four five six seven eight nine ten"
 
@@ -252,3 +252,17 @@ def test_without_marks_the_text_lies_evenly_over_what_was_sent() -> None:
     ledger.send(24_000, (), True, 0.0)
     assert "One two ten"[: ledger.text_at(16_000, "One two ten")] == "One two"
     assert Ledger(False).text_at(16_000, "One") == 0
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_an_answer_cut_in_its_first_word_leaves_nothing_said(exact: bool) -> None:
+    """The text runs ahead of the sound, and the first mark stands at the end of the first word: 100 ms of it say nothing."""
+    talk = Talk()
+    talk.command("response.create")
+    gen = talk.gen()
+    added = of(wire(talk.do(ev.TextMade(gen, "Nobody says seven words in a moment."))), "conversation.item.added")
+    talk.do(ev.AudioMade(gen, b"pcm", 2_400, (), exact))
+    talk.now += 0.1
+    talk.command("conversation.item.truncate", item_id=added[0]["item"]["id"], content_index=0, audio_end_ms=100)
+    assert assistant(talk) == []
+    talk.close()
