@@ -16,6 +16,7 @@ _MAGIC: Final = (
     (4, b"moov", "mp4"),
     (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "asf"),
     (0, b"#!AMR", "amr"),
+    (0, b"\x00\x00\x01\xba", "mpeg"),  # an MPEG program stream
 )
 
 ALIASES: Final = {

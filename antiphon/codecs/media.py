@@ -31,7 +31,11 @@ _UNSIZED: Final = 2**62  # libsndfile's count where a stream has none; its reade
 _LOUDEST: Final = 32768.0  # full scale is 1; some write floats at the scale of 16 bits
 _DAMAGED: Final = "the audio file cannot be decoded: it is damaged or not what its header says"
 _SNDFILE: Final = frozenset({"wav", "flac", "ogg", "mp3", "aiff", "au", "caf", "w64"})
-_FFMPEG_NAMES: Final = {"mp4": "mov", "webm": "matroska", **{name: name for name in (*_SNDFILE, "aac", "asf", "amr", "avi")}}
+_FFMPEG_NAMES: Final = {
+    "mp4": "mov",
+    "webm": "matroska",
+    **{name: name for name in (*_SNDFILE, "aac", "asf", "amr", "avi", "mpeg")},
+}
 
 
 def decode(

@@ -66,6 +66,7 @@ FILES = {
     "webm": lambda x: by_ffmpeg(x, 24000, "webm", "libopus"),
     "aac": lambda x: by_ffmpeg(x, 24000, "adts", "aac"),
     "avi": lambda x: by_ffmpeg(x, 24000, "avi", "aac"),
+    "mpeg": lambda x: by_ffmpeg(x, 24000, "mpeg", "mp2"),
     "mp3 by lame": lambda x: by_ffmpeg(x, 24000, "mp3", "libmp3lame"),
 }
 
