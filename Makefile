@@ -53,6 +53,8 @@ screenshots: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m slow --timeout 3600
+	@# The cases that hypothesis makes up: other ones each time, and ten times as many talks.
+	ANTIPHON_EXAMPLES=400 $(BIN)/python -m pytest -m hypothesis --hypothesis-profile search --timeout 3600
 
 clean:
 	rm -rf $(VENV) .cache build dist .pytest_cache .mypy_cache .ruff_cache

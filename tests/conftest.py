@@ -13,6 +13,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# What is landed is decided by the same cases each time; `make soak` looks for new ones. No machine is too slow for a case.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.load_profile("same")
 
 SHARED = Path(os.environ.get("ANTIPHON_SHARED", Path(__file__).parent.parent.parent / "shared"))
 GRACE_S = 3.0

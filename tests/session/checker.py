@@ -35,6 +35,7 @@ class Checker:
         self.default: str | None = None
         self.speech: str | None = None
         self.stopped: str | None = None
+        self.empty: str | None = None  # the item of a silence that lasted too long
         self.cleared_at = 0
         self.items: list[str] = []  # ids in the order of their adding
         self.alive: set[str] = set()
@@ -191,6 +192,10 @@ class Checker:
         elif kind.endswith("speech_stopped"):
             assert self.speech == w["item_id"], "stopped without a start"
             self.speech, self.stopped = None, w["item_id"]
+        elif kind.endswith("timeout_triggered"):
+            self.empty = w["item_id"]
+        elif kind.endswith("committed") and w["item_id"] == self.empty:
+            assert self.speech is None, "a silence while somebody speaks"  # what was said before it may still be committed
         elif kind.endswith("committed"):
             assert self.speech is None, "committed before it stopped"
             assert self.stopped in (None, w["item_id"]), "another id than the one announced"

@@ -65,7 +65,7 @@ _COIN = re.compile(rf"([{''.join(_COINS)}]) ?({NUM})")
 
 
 def read_quantities(text: Aligned) -> Aligned:
-    text = text.sub(_MINUS_MONEY, lambda m: ("minus ", 1 if m[1] else 2)).sub(_ABOUT, "about ")
+    text = text.sub(_MINUS_MONEY, lambda m: ("minus ", 1) if m[1] else ("minus " + m[2],)).sub(_ABOUT, "about ")
     text = text.sub(_COUNTRY_MONEY, lambda m: (2, " " + _many(m[2], _COUNTRY[m[1]] + " dollar"))).sub(_COUNTRY_SIGN, "")
     text = text.sub(_BIG, lambda m: (1, {"bn": " billion", "mn": " million", "tn": " trillion"}[m[2]]))
     text = text.sub(_CODE_AFTER, lambda m: (1, " " + _many(m[1], _CODES[m[2]])))
