@@ -8,6 +8,7 @@ import time
 
 from antiphon.pipelines.async_lane import AsyncLane
 from antiphon.pipelines.messages import Forget, ToCoordinator, ToLane
+from tests.hearing.waiting import until
 
 
 class Nowhere:
@@ -44,10 +45,11 @@ async def test_a_burst_is_one_turn_and_nothing_is_left_lying() -> None:
     began = lane.turns
     for n in range(1000):
         lane.put(Forget(f"{n}"))
-    await asyncio.sleep(0.01)
+    await until(lambda: len(lane.got) >= 1000)
+    await asyncio.sleep(0.01)  # in which there would be another turn
     assert (len(lane.got), lane.turns - began) == (1000, 1)
     lane.put(Forget("again"))
-    await asyncio.sleep(0.01)
+    await until(lambda: len(lane.got) >= 1002)
     assert lane.got[-2:] == ["again", "meanwhile"]
 
     def from_threads(name: str) -> None:
@@ -57,9 +59,7 @@ async def test_a_burst_is_one_turn_and_nothing_is_left_lying() -> None:
     threads = [threading.Thread(target=from_threads, args=(name,)) for name in "abc"]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):  # noqa: ASYNC110 - threads have no event for this loop
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.01)
+    await until(lambda: not any(thread.is_alive() for thread in threads) and len(lane.got) >= 1002 + 6000)
     assert len(lane.got) == 1002 + 6000
     lane.stop()
     await running

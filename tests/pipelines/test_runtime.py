@@ -16,6 +16,7 @@ from antiphon.pipelines.graph import PipelineConfig, StageConfig
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.runtime import LocalRuntime
 from antiphon.pipelines.stage import AsyncStage, Chunk, Emit, Inputs, Output, Ready, Request, Stage, Wait
+from tests.hearing.waiting import until
 
 HERE = "tests.pipelines.test_runtime"
 
@@ -72,21 +73,26 @@ class Doubler(Stage[Counting]):
 
 
 class AsyncDoubler(AsyncStage):
-    """The async twin; ``engine_stop_s`` is how long its engine takes to confirm an abort."""
+    """The async twin."""
 
-    def __init__(self, engine_stop_s: float = 0.0, hang: bool = False) -> None:
-        self.engine_stop_s = engine_stop_s
-        self.hang = hang
+    async def run(self, request: Request, inputs: Inputs, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
+        async for chunk in chunks:
+            yield Output(2 * chunk.data)
+        yield Output(result=True)
+
+
+class SlowEngine(AsyncStage):
+    """Works without end, and confirms an abort only when the test lets it."""
+
+    works, confirms = threading.Event(), threading.Event()
 
     async def run(self, request: Request, inputs: Inputs, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Output]:
         try:
-            async for chunk in chunks:
-                if self.hang:
-                    await asyncio.sleep(3600)
-                yield Output(2 * chunk.data)
+            self.works.set()
+            await asyncio.Event().wait()
             yield Output(result=True)
         except asyncio.CancelledError:
-            await asyncio.sleep(self.engine_stop_s)
+            await asyncio.to_thread(self.confirms.wait, 60)
             raise
 
 
@@ -167,13 +173,17 @@ async def test_an_abort_ends_at_once_and_is_released(variant: str) -> None:
 
 
 async def test_released_waits_for_the_async_engines_own_confirmation() -> None:
-    async with two(double("AsyncDoubler", engine_stop_s=0.2, hang=True)) as client:
+    async with two(double("SlowEngine")) as client:
         generation = client.generate(ask("5"))
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(SlowEngine.works.wait, 60)
         generation.abort()
-        line = await asyncio.wait_for(generation.released(), 5)
-        assert line["released:second"] - line["asked"] >= 0.19
-        assert line["closed:second"] - line["asked"] < 0.19
+        released = asyncio.ensure_future(generation.released())
+        await until(lambda: "closed:second" in generation.timeline)
+        assert "released:second" not in generation.timeline and not released.done()
+        confirmed = time.monotonic()
+        SlowEngine.confirms.set()
+        line = await asyncio.wait_for(released, 60)
+        assert line["closed:second"] <= confirmed <= line["released:second"]
 
 
 async def test_a_slow_reader_costs_a_bounded_amount() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -25,20 +24,19 @@ def request(*parts: Any, **changes: Any) -> GenerateRequest:
 
 async def test_text_is_read_beside_the_loop(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Preprocessing(folder)
-    read, where = stage.writer.ids, []
+    read, begun, go_on = stage.writer.ids, asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
 
     def slow(*args: Any) -> Any:
-        where.append(threading.get_ident())
-        time.sleep(0.3)
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(60), "the loop stood still meanwhile"
         return read(*args)
 
     monkeypatch.setattr(stage.writer, "ids", slow)
     reading = asyncio.ensure_future(stage.prepare(request(TextPart("hello"))))
-    turns = 0
-    while not reading.done():
-        await asyncio.sleep(0.01)
-        turns += 1
-    assert turns > 5 and where != [threading.get_ident()]
+    await asyncio.wait_for(begun.wait(), 60)
+    assert not reading.done()
+    go_on.set()
     assert len((await reading).ids)
 
 

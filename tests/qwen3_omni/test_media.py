@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import struct
+import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -169,8 +170,10 @@ def test_one_who_leaves_takes_nothing_from_the_others(folder: str) -> None:
 def test_the_last_one_to_leave_stops_the_work(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cancelled request is over only when its thread is, and the thread stops at the next frame."""
     told: list[bool] = []
+    begun = threading.Event()
 
     def slow(data: bytes, sampling: Any, patcher: Any, budget: Any, what: str, stop: Callable[[], bool]) -> Any:
+        begun.set()
         while not stop():
             time.sleep(0.002)
         told.append(True)
@@ -181,7 +184,7 @@ def test_the_last_one_to_leave_stops_the_work(folder: str, monkeypatch: pytest.M
 
     async def leave() -> None:
         asking = asyncio.ensure_future(stage.prepare(request(VideoPart(film.mp4()))))
-        await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(begun.wait, 60)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking

@@ -42,7 +42,9 @@ INFO = PipelineInfo(
 
 @dataclass
 class Script:
-    """What the stub answers. ``fail``: raised in the middle of an answer. ``asr_s`` and the others are delays."""
+    """What the stub answers. ``fail``: raised in the middle of an answer. ``asr_s`` and the others are delays.
+    ``hold``: the last word waits until it is set.
+    """
 
     words: tuple[str, ...] = ("It", " is", " half", " past", " ten", ".")
     tokens_a_word: int = 1
@@ -56,6 +58,7 @@ class Script:
     realtime_factor: float = 0.0
     fail: Exception | None = None
     refuse: Exception | None = None
+    hold: asyncio.Event | None = None
 
 
 @dataclass
@@ -99,7 +102,9 @@ class StubWork:
                 yield Event("audio", None, last=True, skipped=True)
             return
         text = ""
-        for word in s.words:
+        for n, word in enumerate(s.words, 1):
+            while n == len(s.words) and s.hold is not None and not s.hold.is_set():
+                await self._sleep(0.01)
             text += word
             yield Event("text", TextDelta(word, s.tokens_a_word))
             await self._sleep(s.token_s)

@@ -70,8 +70,9 @@ async def test_past_the_room_a_connection_is_turned_away_and_the_others_go_on(
         assert sum("turned away" in record.message for record in caplog.records) == 1, "not one line for each"
         await talk.send("input_audio_buffer.clear")
         await talk.until("input_audio_buffer.cleared")
+        held = len(running.server.server_state.connections)
         idle.pop()[1].close()
-        await asyncio.sleep(0.1)
+        await until(lambda: len(running.server.server_state.connections) < held)
         reader, writer = await knock(running.port)
         writer.write(TRACE)
         assert b" 404 " in await asyncio.wait_for(reader.readline(), 5)
@@ -87,10 +88,10 @@ async def test_who_is_turned_away_while_he_sends_reads_why(monkeypatch: pytest.M
         first = await knock(running.port)
         late = await knock(running.port)
         late[1].write(HALF_A_BODY)
-        await asyncio.sleep(0.1)
+        assert (await late[0].readline()).startswith(b"HTTP/1.1 503 ")
         late[1].write(bytes(100_000))  # over a connection that was closed, this would end it with what was not read
         await asyncio.sleep(0.1)
-        assert (await ended(late)).startswith(b"HTTP/1.1 503 ")
+        assert b"server_busy" in await ended(late)
         first[1].close()
         late[1].close()
         await until(lambda: not http_protocol.HttpProtocol.turned_away)
@@ -134,9 +135,13 @@ async def test_a_visit_leaves_nothing_behind() -> None:
             stream[1].write(TRACE)
             await stream[0].readline()
             stream[1].close()
-        await asyncio.sleep(0.2)
-        gc.collect()
-        assert not [each for each in gc.get_objects() if isinstance(each, http_protocol.HttpProtocol)]
+        await until(lambda: not running.server.server_state.connections)
+
+        def left() -> list[object]:
+            gc.collect()
+            return [each for each in gc.get_objects() if isinstance(each, http_protocol.HttpProtocol)]
+
+        await until(lambda: not left())
 
 
 @pytest.mark.parametrize("held", [0, 60])

@@ -12,6 +12,7 @@ from antiphon.pipelines.errors import Busy, StageFailed
 from antiphon.realtime.settings import Settings
 from antiphon.session.features import Features
 from tests.realtime.conversing import audio_of, hush, serving, talking, voice
+from tests.realtime.rest.conftest import until
 from tests.realtime.stubs import Script, StubClient
 
 TEXT_TURN = [
@@ -25,7 +26,7 @@ TEXT_TURN = [
 
 async def test_session_created_comes_at_once_and_whole() -> None:
     async with serving() as running, talking(running) as talk:
-        created = await talk.until("session.created", within=2.0)
+        created = await talk.until("session.created")
         session = created["session"]
         assert created["event_id"].startswith("event_")
         assert session["type"] == "realtime" and session["model"] == "stub" and session["id"].startswith("sess_")
@@ -69,16 +70,18 @@ async def test_a_spoken_turn_is_answered_aloud() -> None:
 
 
 async def test_an_early_answer_is_made_before_the_turn_is_over_and_released_whole() -> None:
-    client = StubClient(Script(token_s=0.2))
+    hold = asyncio.Event()
+    client = StubClient(Script(hold=hold))
     async with serving(client) as running, talking(running) as talk:
         await talk.say_hello()
         await talk.speak(voice(0.8))
         await talk.speak(hush(0.2))  # past maybe-over, not past the 500 ms of silence
-        await asyncio.sleep(0.1)
+        await until(lambda: client.answers() and client.answers()[0].made)
         (work,) = client.answers()
         assert work.request.listener == "early"
         assert "response.created" not in talk.types()
         await talk.speak(hush(0.5))
+        hold.set()
         await talk.until("response.done")
         assert client.answers() == [work]
         assert {"listener": "confirmed"}.items() <= work.told[0].items()
@@ -101,7 +104,7 @@ async def test_barge_in_stops_the_answer_and_nothing_of_it_follows() -> None:
         at = talk.types().index("input_audio_buffer.speech_started")
         assert "response.output_audio.delta" not in talk.types()[at:]
         assert "asked" in client.answers()[0].timeline
-        assert not client.open
+        await until(lambda: not client.open)
         text = running.doors.state.metrics.text().decode()
         assert "antiphon_interruptions_total 1.0" in text
         assert 'antiphon_abort_seconds_count{moment="released"} 1.0' in text
@@ -247,17 +250,20 @@ async def test_a_session_ends_at_its_longest_life() -> None:
 
 
 async def test_going_down_waits_for_an_answer_then_closes_with_1001() -> None:
-    client = StubClient(Script(words=("slow ",) * 8, token_s=0.05))
-    async with serving(client) as running, talking(running) as idle, talking(running) as busy:
+    hold = asyncio.Event()
+    client = StubClient(Script(hold=hold))
+    async with serving(client, drain_s=60.0) as running, talking(running) as idle, talking(running) as busy:
         await idle.until("session.created")
         await busy.say_hello(output_modalities=["text"])
         await busy.ask("hello")
         await busy.until("response.created")
         running.server.should_exit = True
         assert await idle.close_code() == 1001
-        item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and then?"}]}
-        await busy.send("conversation.item.create", item=item)
-        await busy.until("conversation.item.added")
+        content = [{"type": "input_text", "text": "and then?"}]
+        await busy.send("conversation.item.create", item={"id": "then", "type": "message", "role": "user", "content": content})
+        while (await busy.until("conversation.item.added"))["item"]["id"] != "then":
+            pass
+        hold.set()
         assert await busy.close_code() == 1001
         done = next(e for e in busy.events if e["type"] == "response.done")
         assert done["response"]["status"] == "completed"

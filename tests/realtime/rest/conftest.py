@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from typing import Any
 
 import httpx
@@ -19,7 +19,7 @@ from antiphon.realtime.state import State
 from tests.realtime.stub_client import INFO, Script, StubClient, text
 
 
-async def until(condition: Callable[[], bool], seconds: float = 3.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
     """Look again and again: what is waited for happens on other threads, or inside the server."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - there is no event to wait for
@@ -34,9 +34,9 @@ class Server:
     ) -> None:
         self.http, self.stub, self.state, self.port, self.connections = http, stub, state, port, connections
 
-    async def settled(self, seconds: float = 2.0) -> None:
+    async def settled(self) -> None:
         """Until no generation is live."""
-        await until(lambda: not self.stub.live, seconds)
+        await until(lambda: not self.stub.live)
 
 
 @contextlib.asynccontextmanager
@@ -84,3 +84,11 @@ def serve() -> Serve:
         return (serving if socket else calling)(stub, Settings(**settings))
 
     return start
+
+
+async def hang_up_when(condition: Callable[[], bool], asking: Coroutine[Any, Any, Any]) -> None:
+    """Ask, and leave before the answer has come, once it is so."""
+    asked = asyncio.ensure_future(asking)
+    await until(lambda: asked.done() or condition())
+    assert asked.cancel(), "it was answered"
+    await asyncio.gather(asked, return_exceptions=True)

@@ -123,7 +123,7 @@ async def test_a_client_that_does_not_read_is_given_up(serve: Serve) -> None:
         body = json.dumps({**SAY, "response_format": "pcm"}).encode()
         writer.write(b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         await reader.readline()
-        await server.settled(5.0)
+        await server.settled()
         assert server.stub.generations[0].reason == "client"
         await until(lambda: not server.connections)  # though the peer has never read, and never closed
         writer.transport.abort()
