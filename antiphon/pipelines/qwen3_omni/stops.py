@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from antiphon.pipelines.qwen3_omni.detokenizer import Detokenizer
+from antiphon.pipelines.stop_strings import first_stop, unfinished
 
 
 class StopScan:
@@ -22,13 +23,13 @@ class StopScan:
             return [token]
         self._held.append((token, self._detokenizer.add(token)))
         text = "".join(piece for _, piece in self._held)
-        found = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
-        if found:
-            safe = self._release(len(text) - min(found))
+        at = first_stop(text, self._stops)
+        if at is not None:
+            safe = self._release(len(text) - at)
             kept = sum(len(piece) for _, piece in self._held)
-            self.hit = text[len(text) - kept : min(found)]
+            self.hit = text[len(text) - kept : at]
             return safe
-        return self._release(max(_overlap(text, stop) for stop in self._stops))
+        return self._release(unfinished(text, self._stops))
 
     def flush(self) -> list[int]:
         """The answer ends: what was held is text after all."""
@@ -49,8 +50,3 @@ class StopScan:
         safe = [token for token, _ in self._held[:count]]
         del self._held[:count]
         return safe
-
-
-def _overlap(text: str, stop: str) -> int:
-    """How long an end of ``text`` is a beginning of ``stop``."""
-    return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)

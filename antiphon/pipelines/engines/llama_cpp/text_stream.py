@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
+from antiphon.pipelines.stop_strings import first_stop, unfinished
+
 
 class TextStream:
     """``push`` returns what is now certain. Holds back bytes of an unfinished character and what may begin a stop string."""
@@ -19,13 +21,12 @@ class TextStream:
         if self.stopped:
             return ""
         self._held += self._decoder.decode(data)
-        hits = [i for i in (self._held.find(s) for s in self._stop) if i >= 0]
-        if hits:
+        at = first_stop(self._held, self._stop)
+        if at is not None:
             self.stopped = True
-            said, self._held = self._held[: min(hits)], ""
+            said, self._held = self._held[:at], ""
             return said
-        keep = max((self._overlap(s) for s in self._stop), default=0)
-        cut = len(self._held) - keep
+        cut = len(self._held) - unfinished(self._held, self._stop)
         said, self._held = self._held[:cut], self._held[cut:]
         return said
 
@@ -33,10 +34,3 @@ class TextStream:
         """The answer ended without a stop string: what was held is text; half a character is not."""
         said, self._held = ("" if self.stopped else self._held), ""
         return said
-
-    def _overlap(self, stop: str) -> int:
-        """How long an end of what is held is also a beginning of ``stop``."""
-        for n in range(min(len(stop) - 1, len(self._held)), 0, -1):
-            if self._held.endswith(stop[:n]):
-                return n
-        return 0
