@@ -86,6 +86,22 @@ def test_a_layer_that_the_thinker_has_not(layer: int, broken: Path) -> None:
         model.check_codec(model.read_config(broken))
 
 
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("im_end_token_id", 151645),
+        ("tts_pad_token_id", 151671),
+        ("talker_config.codec_bos_id", -1),
+        ("talker_config.speaker_id", {"ethan": 2302}),
+        ("talker_config.speaker_id", {"ethan": [3]}),
+    ],
+)
+def test_an_id_that_its_vocabulary_has_not(where: str, value: Any, broken: Path) -> None:
+    change(broken / "config.json", where, value)
+    with pytest.raises(WeightError, match=rf"config\.json: {where.rpartition('.')[2]}.* is .*; its vocabulary has \d+ ids"):
+        model.check_codec(model.read_config(broken))
+
+
 def test_a_tokenizer_without_its_words(broken: Path) -> None:
     (broken / "tokenizer.json").unlink()
     with pytest.raises(WeightError, match="holds no tokenizer's vocabulary"):

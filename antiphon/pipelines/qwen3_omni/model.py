@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +94,12 @@ def read_config(folder: str | Path) -> Any:
     if kind != "qwen3_omni_moe":
         raise WeightError(f"{str(folder)!r} holds a {kind!r} model, not a qwen3_omni_moe one")
     try:
-        return Qwen3OmniMoeConfig.from_pretrained(folder)
+        config = Qwen3OmniMoeConfig.from_pretrained(folder)
     except (AttributeError, LookupError, StrictDataclassError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())
         raise WeightError(f"config.json is not one of a qwen3_omni_moe model: {why}") from error
+    _check_ids(config, ("im_start_token_id", "im_end_token_id"), config.thinker_config.text_config.vocab_size)
+    return config
 
 
 def read_generation(folder: str | Path) -> dict[str, Any]:
@@ -138,6 +140,28 @@ def check_codec(config: Any) -> None:
         raise WeightError(f"config.json: accept_hidden_layer is {talker.accept_hidden_layer}; the thinker has {layers} layers")
     if not talker.speaker_id:
         raise WeightError("config.json: talker_config.speaker_id names no speaker")
+    _check_ids(config, _TTS_IDS, config.thinker_config.text_config.vocab_size)
+    _check_ids(talker, _CODEC_IDS, talker.text_config.vocab_size)
+    for name, id in talker.speaker_id.items():
+        _check_id(f"speaker_id.{name}", id, talker.text_config.vocab_size)
+
+
+_TTS_IDS = ("tts_pad_token_id", "tts_bos_token_id", "tts_eos_token_id")
+_CODEC_IDS = (
+    *("codec_pad_id", "codec_bos_id", "codec_eos_token_id"),
+    *("codec_nothink_id", "codec_think_bos_id", "codec_think_eos_id"),
+)
+
+
+def _check_ids(config: Any, names: Sequence[str], size: int) -> None:
+    for name in names:
+        _check_id(name, getattr(config, name), size)
+
+
+def _check_id(name: str, id: object, size: int) -> None:
+    """A row that its table has not fails whatever reads it; on a GPU the process with it."""
+    if not isinstance(id, int) or not 0 <= id < size:
+        raise WeightError(f"config.json: {name} is {id!r}; its vocabulary has {size} ids")
 
 
 def as_tensor(array: Any, place: Place) -> torch.Tensor:
