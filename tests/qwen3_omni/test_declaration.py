@@ -58,6 +58,11 @@ def test_declared_shape(folder: str) -> None:
     assert build(folder, preset="two_gpus").stages["talker_ar"].gpu == (1,)
 
 
+def test_a_folder_is_called_by_its_name_however_it_is_written(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert [build(way).info.model for way in (".", f"{folder}/", f"../{Path(folder).name}/.")] == [Path(folder).name] * 3
+
+
 def test_a_transcript_is_a_side_branch(folder: str, ask: Ask) -> None:
     config = build(folder, transcriber="local")
     chat = config.plan(Request(id="x", terminals=("text", "transcript"), body=ask("audio")))

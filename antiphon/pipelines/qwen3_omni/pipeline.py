@@ -13,6 +13,7 @@ talker opens when the thinker has said its first token.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,7 +118,8 @@ def build(
     if not speech and not elsewhere:
         extra["thinker"] = {"speaks": False, **extra.get("thinker", {})}
     stages = [_budgeted(replace(s, factory_args={**s.factory_args, **extra.get(s.name, {})})) for s in stages]
-    info = _info(name, Path(folder).name, voices, speech, bool(transcriber), thinker if elsewhere else "", tokens)
+    called = os.path.basename(os.path.abspath(folder))  # "." has a name too
+    info = _info(name, called, voices, speech, bool(transcriber), thinker if elsewhere else "", tokens)
     info = structs.replace(info, pictures=picture_limits(folder, extra["preprocessing"]), speech_tokens=SPEECH_TOKENS)
     return PipelineConfig(name, "preprocessing", stages, info=info, check=Check(voices, bool(transcriber), elsewhere))
 
