@@ -77,9 +77,6 @@ class LocalLanes:
             self._watchdog = None
         for thread in self._threads.values():
             thread.stop()
-        for future in self._ready.values():
-            if future.done() and not future.cancelled():
-                future.exception()  # seen: the first one was raised by start
         if self._threads:
             await asyncio.to_thread(self._join)
         self._threads.clear()
@@ -115,6 +112,7 @@ class LocalLanes:
             if not isinstance(error, PipelineError):
                 error = StageFailed(name, f"could not start: {type(error).__name__}: {error}")
             self._ready[name].set_exception(error)
+            self._ready[name].exception()  # seen: start raises the first one, and nobody asks for those of other lanes
             return
         self.dead[name] = type(error).__name__
         self._refuse(name, "its lane has ended")

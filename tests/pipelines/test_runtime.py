@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -13,6 +14,7 @@ import pytest
 from antiphon.pipelines.client import Client, Event, Generation
 from antiphon.pipelines.errors import Aborted, ConfigError, Refused, StageFailed
 from antiphon.pipelines.graph import PipelineConfig, StageConfig
+from antiphon.pipelines.local_lanes import LocalLanes
 from antiphon.pipelines.requests import GenerateRequest
 from antiphon.pipelines.runtime import LocalRuntime
 from antiphon.pipelines.stage import AsyncStage, Chunk, Emit, Inputs, Output, Ready, Request, Stage, Wait
@@ -99,6 +101,10 @@ class SlowEngine(AsyncStage):
 class Broken(Stage[Any]):
     def warm_up(self) -> None:
         raise ConfigError("weights are not here; run `antiphon models pull`")
+
+
+class BrokenLate(Broken):
+    """Another one."""
 
 
 def two(second: StageConfig, *, step_s: float = 0.0, credits: int = 8, lane: str = "first") -> Client:
@@ -201,6 +207,33 @@ async def test_a_failed_start_is_named_and_rolled_back() -> None:
     with pytest.raises(ConfigError, match="antiphon models pull"):
         await client.start()
     assert threading.active_count() <= before + 1  # the loop's own executor thread may stay
+
+
+async def test_the_error_of_a_second_lane_that_does_not_start_is_nobodys_surprise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends while the first one's error rolls the start back, and asyncio complains of what nobody has looked at."""
+    late, told = threading.Event(), list[dict[str, Any]]()
+    join = LocalLanes._join
+
+    def joined(lanes: LocalLanes) -> None:
+        late.set()
+        join(lanes)
+
+    def fails_late(stage: Broken) -> None:
+        late.wait(60)
+        raise ConfigError("this one is broken too")
+
+    async def start() -> None:
+        stages = [StageConfig(name=n, factory=f"{HERE}:{n}", lane=n, terminal=n) for n in ("Broken", "BrokenLate")]
+        entry = StageConfig(name="count", factory=f"{HERE}:Counter", lane="Broken", next=("Broken", "BrokenLate"))
+        with pytest.raises(ConfigError, match="antiphon models pull"):
+            await Client(LocalRuntime(PipelineConfig("three", "count", [entry, *stages]))).start()
+
+    monkeypatch.setattr(LocalLanes, "_join", joined)
+    monkeypatch.setattr(BrokenLate, "warm_up", fails_late)
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    await start()
+    gc.collect()
+    assert not told
 
 
 async def test_mixing_stepped_and_async_stages_on_a_lane_is_refused() -> None:
