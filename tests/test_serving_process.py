@@ -38,6 +38,37 @@ async def main():
     await server.serve(sockets=[listening])
 asyncio.run(main())
 """
+LOGGING = """
+import asyncio, logging, websockets
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
+from antiphon.cli import serve
+from antiphon.realtime import sockets
+from antiphon.settings import ServerSettings
+settings = ServerSettings(port=0, log_level="debug")
+serve.set_up_logging(settings)
+async def echo(socket):
+    await socket.accept()
+    await socket.send_text(await socket.receive_text())
+    await socket.close()
+async def drained():
+    pass
+async def main():
+    listening = serve.listen(settings)
+    server = sockets.Server(sockets.config(Starlette(routes=[WebSocketRoute("/", echo)]), log_config=None), drained)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    while not server.started:
+        await asyncio.sleep(0.01)
+    url, key = f"ws://127.0.0.1:{listening.getsockname()[1]}", {"Authorization": "Bearer sk-topsecret"}
+    async with websockets.connect(url, additional_headers=key, logger=quiet) as socket:
+        await socket.send("topsecret words")
+        print(await socket.recv(), flush=True)
+    server.should_exit = True
+    await serving
+quiet = logging.getLogger("the client's own")
+quiet.propagate = False
+asyncio.run(main())
+"""
 FETCHING = """
 import time
 from antiphon.cli import backend
@@ -87,6 +118,13 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 def test_the_descriptors_are_as_many_as_the_system_allows() -> None:
     pytest.importorskip("resource")
     assert subprocess.run([sys.executable, "-c", LITTLE], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+def test_neither_a_key_nor_a_word_is_logged_at_any_level() -> None:
+    ran = subprocess.run([sys.executable, "-c", LOGGING], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == "topsecret words\n"
+    assert "connection open" in ran.stderr
+    assert "topsecret" not in ran.stderr
 
 
 @pytest.mark.parametrize("way", ["terminal", "nohup"])

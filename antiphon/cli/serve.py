@@ -265,3 +265,5 @@ def set_up_logging(settings: ServerSettings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "aioice", "aiortc"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # At debug it tells every header and frame of a WebSocket: keys, and what is said.
+    logging.getLogger("uvicorn").setLevel(max(logging.getLogger().level, logging.INFO))
