@@ -7,6 +7,8 @@ from typing import Any
 
 BYTES_A_SECOND = 48_000
 AUDIO = "response.output_audio.delta"
+LATE_S = 2.0
+"""A busy machine is late by itself now and then; who had lost his answer would wait for ever."""
 
 
 def late_by(events: list[dict[str, Any]], response_id: str, buffer_s: float) -> float:

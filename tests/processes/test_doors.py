@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import signal
 from typing import Any
@@ -12,7 +11,8 @@ from antiphon.pipelines.client import Client
 from antiphon.pipelines.placement import PipelineSpec, Placement, ProcessOptions
 from antiphon.pipelines.process_runtime import ProcessRuntime
 from antiphon.realtime.settings import Settings
-from tests.realtime.conversing import Talk, audio_of, serving, talking
+from tests.processes.playing import LATE_S, late_by
+from tests.realtime.conversing import audio_of, serving, talking
 from tests.realtime.rest.conftest import Server, calling, until
 
 URL = "/v1/chat/completions"
@@ -74,18 +74,8 @@ async def test_a_death_in_mid_answer_is_one_sessions_affair() -> None:
         kept = (await second.until("response.done", within=20))["response"]
         assert kept["status"] in ("completed", "incomplete")
         assert len(audio_of(second.events)) == 60 * 1920 * 2, "not a sample is missing"
-        assert underruns(second, buffer_s=1.0) == 0
+        assert late_by(second.events, kept["id"], buffer_s=1.0) < LATE_S
 
         await first.ask("Again.")
         again = (await first.until("response.done", within=20))["response"]
         assert again["status"] in ("completed", "incomplete"), "the other replica serves it at once"
-
-
-def underruns(talk: Talk, buffer_s: float) -> int:
-    """How often a player that starts ``buffer_s`` after the first audio runs dry."""
-    deltas = [e for e in talk.events if e["type"] == "response.output_audio.delta"]
-    start, had, dry = deltas[0]["_at"] + buffer_s, 0.0, 0
-    for event in deltas:
-        dry += event["_at"] > start + had
-        had += len(base64.b64decode(event["delta"])) / 48_000
-    return dry

@@ -151,7 +151,7 @@ async def test_it_dies_again_and_again_and_always_comes_back(client: Client) -> 
         assert await eventually(client, ask(f"a{n}", terminal="left", source={"n": 2, "size": 60_000})) == [0, 2]
     backend: Any = client._backend
     await asyncio.wait_for(backend.coordinator.drained(), 10)
-    async with asyncio.timeout(1):  # who lives gives a slot back when it lets go of what lay there: a moment after its answer
+    async with asyncio.timeout(30):  # who lives gives a slot back when it lets go of what lay there: a moment after its answer
         while backend._sockets.pool.in_use:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     files = os.listdir(backend._folder.path)
@@ -195,7 +195,7 @@ async def test_a_failed_start_is_named_and_rolled_back_whole(cls: str, error: ty
     with pytest.raises(error, match=text):
         await client.start()
     assert not client.ready
-    assert _children() == others
+    assert _children() <= others
 
 
 async def test_a_failed_start_also_ends_the_lanes_that_were_still_loading() -> None:
@@ -209,7 +209,7 @@ async def test_a_start_that_takes_too_long_is_a_failed_one() -> None:
     slow = ProcessRuntime(spec(place="split", load_s=60.0), Placement(default=ProcessOptions(start_limit_s=0.8)))
     with pytest.raises(StageFailed, match=r"not ready within 0\.8 s"):
         await Client(slow).start()
-    assert _children() == others
+    assert _children() <= others
 
 
 @pytest.mark.parametrize("where", ["a" * 80, "missing/folder"])
@@ -244,7 +244,7 @@ async def test_a_worker_that_hangs_does_not_hold_up_the_stop(monkeypatch: pytest
     await asyncio.wait_for(client.stop(), 10)
     with pytest.raises(Aborted, match="shutdown"):
         await numbers(generation)
-    assert _children() == others
+    assert _children() <= others
 
 
 async def test_a_process_starts_with_its_own_environment() -> None:

@@ -24,7 +24,7 @@ from antiphon.pipelines.errors import WeightError
 from antiphon.pipelines.handle import Handle
 from antiphon.pipelines.placement import PipelineSpec, Placement, ProcessOptions
 from antiphon.pipelines.process_runtime import ProcessRuntime
-from tests.processes.playing import AUDIO, late_by
+from tests.processes.playing import AUDIO, LATE_S, late_by
 from tests.realtime.conversing import Running, Talk, audio_of, serving, talking
 from tests.realtime.interrupting import AT_LENGTH
 from tests.realtime.rest.conftest import until
@@ -33,8 +33,6 @@ pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
 BUFFER_S = 0.5
 """What the simulated player waits for before it starts, as players do."""
-LATE_S = 2.0
-"""A busy machine is late by itself now and then; who had lost his answer would wait for ever."""
 PASSED = (("preprocessing", "transcriber"), ("thinker", "decode"))
 """Stages that have done all they can for an answer while most of it is still to be spoken."""
 SPEAKING = ("segmenter", "talker", "code2wav")

@@ -12,6 +12,7 @@ import pytest
 
 from antiphon.session.features import Features
 from tests.realtime.conversing import Talk, hush, open_descriptors, serving, talking, voice
+from tests.realtime.rest.conftest import until
 from tests.realtime.stubs import Script, StubClient
 
 
@@ -49,6 +50,6 @@ async def test_a_long_talk_leaves_everything_where_it_was(hours: float) -> None:
         shell = connection._shell  # type: ignore[attr-defined]
         assert shell.store.bytes < 12_000_000  # a minute of speech is kept, and the turn that was just heard
         assert len(shell._works) == 0 and len(shell._tellers) == 0 and not shell._inbox
-        assert len(asyncio.all_tasks()) <= tasks and open_descriptors() <= descriptors
+        await until(lambda: len(asyncio.all_tasks()) <= tasks and open_descriptors() <= descriptors)
         assert rss_kb() - memory < 40_000
         assert connection._outbox.unsent < 1_000  # type: ignore[attr-defined]
