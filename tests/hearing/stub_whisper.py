@@ -41,12 +41,19 @@ class StubPending:
         return self.decoded
 
 
+def said_twice(once: Decoded) -> Decoded:
+    """The whole of it again, and more sure of it."""
+    words = once.tokens[1:-1]
+    return Decoded((FIRST_TIME, *words, *words, once.tokens[-1]), f"{once.text} {once.text}", -0.05, 0.0, True, 0.0)
+
+
 class StubRecogniser:
     def __init__(self) -> None:
         self.vocabulary = StubVocabulary()
         self.encoded: list[float] = []
         self.batches: list[int] = []
         self.unsure = False
+        self.twice = False
         self.failing = False
         self.pending: list[StubPending] = []
 
@@ -61,7 +68,8 @@ class StubRecogniser:
 
     def decode(self, encoded: Any, prompts: Any, caps: Any, *, temperature: float = 0.0, beam: int = 1) -> list[Decoded]:
         self.batches.append(len(encoded))
-        return [self._decoded(float(e[0, 0]), -3.0 if self.unsure else -0.1) for e in encoded]
+        found = [self._decoded(float(e[0, 0]), -3.0 if self.unsure else -0.1) for e in encoded]
+        return [said_twice(one) for one in found] if self.twice else found
 
     def decode_full(self, samples: Any, prompt: Any, cap: int, *, temperature: float = 0.0, beam: int = 1) -> StubPending:
         self.pending.append(StubPending(self._decoded(len(samples) / 16_000, -0.1)))

@@ -211,6 +211,17 @@ def test_an_unsure_window_is_read_again_without_holding_the_lane(driver: Driver)
     assert driver.results["one"].results[0].text == "one two"
 
 
+def test_what_a_short_window_says_twice_is_taken_from_the_full_one(driver: Driver) -> None:
+    """Though it was the surer of the two: saying things twice makes it so."""
+    driver.model.twice = True
+    driver.open("one", clip("a", 3.0))
+    driver.step()
+    driver.step()
+    driver.model.pending[0].finished = True
+    driver.run()
+    assert driver.results["one"].results[0].text == "one two three"
+
+
 def test_full_windows_are_read_one_after_another(driver: Driver) -> None:
     driver.model.unsure = True
     for name in ("one", "two"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.pipelines.local.whisper_segments import Verdict, doubled, judge, timed
+from antiphon.pipelines.local.whisper_segments import Verdict, crammed, doubled, judge, timed
 from antiphon.pipelines.local.whisper_words import snapped, word_times
 from antiphon.pipelines.outputs import Word
 
@@ -79,6 +79,15 @@ def test_doubled() -> None:
     assert not doubled("No, no.")
     assert not doubled("Bye bye, bye bye.")
     assert not doubled("ask not what your country can do for you")
+
+
+def test_crammed() -> None:
+    """ "get a dog or cat. I get a dog or cat.", where it was said once in a second and a half: 7 tokens in half a second."""
+    first = [at(0), 1, 2, 3, 4, 5, 6, at(1), at(1)]
+    assert crammed(timed([*first, 9, 1, 2, 3, 4, 5, 6, at(1.5)], T0, 1.5), T0, 8)
+    assert not crammed(timed([*first, 9, 1, 2, 3, 4, 5, 6, at(2.4)], T0, 2.4), T0, 8)
+    assert not crammed(timed([*first, 9, 6, at(1.2)], T0, 1.5), T0, 8), "a short word is no second sentence"
+    assert not crammed(timed([at(0), *range(9), at(0.5)], T0, 0.5), T0, 8), "there is nothing that it could repeat"
 
 
 def test_word_times() -> None:

@@ -196,8 +196,7 @@ class Reading:
 
     def cap(self, piece: _Piece) -> int:
         """The most tokens that so much speech can be."""
-        rate = TOKENS_PER_S if piece.language in LATIN or self._options.translate else TOKENS_PER_S_DENSE
-        return min(224, TOKENS + int(rate * piece.span.seconds))
+        return min(224, TOKENS + int(self._tokens_per_s(piece) * piece.span.seconds))
 
     def shape(self, piece: _Piece) -> tuple[int, int, float]:
         """Windows of one shape can be decoded together."""
@@ -206,8 +205,9 @@ class Reading:
 
     def decoded(self, piece: _Piece, found: Decoded) -> None:
         """A window has been read: let it stand, or try again in the full window."""
-        piece.decoded = found if piece.decoded is None or _better(found, piece.decoded) else piece.decoded
         verdict = self._verdict(piece, found)
+        if piece.decoded is None or verdict is not Verdict.AGAIN or _better(found, piece.decoded):
+            piece.decoded = found
         if verdict is Verdict.AGAIN and piece.tries < len(TEMPERATURES):
             piece.again = max(TEMPERATURES[piece.tries], self._options.temperature)
             piece.tries += 1
@@ -236,6 +236,9 @@ class Reading:
             piece.encoded = None
 
     # ---- inside
+    def _tokens_per_s(self, piece: _Piece) -> int:
+        return TOKENS_PER_S if piece.language in LATIN or self._options.translate else TOKENS_PER_S_DENSE
+
     @staticmethod
     def _waits(group: Sequence[_Piece]) -> bool:
         return any(p.again is not None and p.pending is None for p in group)
@@ -263,13 +266,15 @@ class Reading:
         return language
 
     def _verdict(self, piece: _Piece, found: Decoded) -> Verdict:
-        parts = rule.timed(found.tokens, self.model.vocabulary.first_time, piece.span.seconds)
+        first_time = self.model.vocabulary.first_time
+        parts = rule.timed(found.tokens, first_time, piece.span.seconds)
         kept = sum(len(part.tokens) for part in parts)
+        twice = rule.doubled(found.text) or rule.crammed(parts, first_time, self._tokens_per_s(piece))
         return rule.judge(
             avg_logprob=found.avg_logprob,
             no_speech_prob=found.no_speech_prob,
             compression_ratio=found.compression_ratio,
-            whole=(found.whole or kept < len(found.tokens)) and not (piece.tries == 0 and rule.doubled(found.text)),
+            whole=(found.whole or kept < len(found.tokens)) and not (piece.tries == 0 and twice),
         )
 
     def _write(self, piece: _Piece, found: Decoded) -> None:

@@ -92,6 +92,12 @@ def doubled(text: str) -> bool:
     return half >= 3 and len(words) == 2 * half and _bare(words[:half]) == _bare(words[half:])
 
 
+def crammed(parts: Sequence[Timed], first_time: int, per_s: float) -> bool:
+    """Whether a later segment has more tokens than its time can hold at ``per_s``, and two more: a sentence that is said
+    again, a little otherwise, in what sound is left."""
+    return any(sum(t < first_time for t in part.tokens) > 2 + per_s * (part.end - part.start) for part in parts[1:])
+
+
 def _bare(words: Sequence[str]) -> list[str]:
     return [word.strip(".,;:!?") for word in words]
 
