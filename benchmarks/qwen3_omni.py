@@ -50,7 +50,7 @@ def question(n: int, tokens: int, frames: int) -> GenerateRequest:
         task="chat",
         terminals=("text", "audio"),
         messages=(Message("user", (TextPart(QUESTION),)),),
-        sampling=Sampling(max_tokens=tokens),
+        sampling=Sampling(max_tokens=tokens, temperature=0.0),
         stage_params={
             "talker": {"max_tokens": frames, "temperature": 0.0},
             "code2wav": {"first_chunk_frames": FIRST, "chunk_frames": THEN},

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from antiphon.pipelines.engines.torch.sampling import Sampler, Sampling, choose
 from antiphon.pipelines.qwen3_omni.code2wav import Code2Wav
@@ -29,6 +31,8 @@ class BareLoop:
         self.thinker, self.talker = Thinker(folder, **place), Talker(folder, **place)
         self.code2wav = Code2Wav(folder, device=place.get("device", "cpu"))
         self.tokenizer = self.thinker.tokenizer
+        _go_on(self.thinker.lm_head, self.thinker.eos)
+        _go_on(self.talker.talker.codec_head, (self.talker.end,))
 
     def prompt(self) -> list[int]:
         turns = [{"role": "user", "content": QUESTION}]
@@ -65,6 +69,15 @@ class BareLoop:
         return hidden
 
 
+def _go_on(head: nn.Module, ends: Collection[int]) -> None:
+    """Graph and loop share the module and go on to their limits: real weights would end before, in the graph alone."""
+
+    def barred(module: nn.Module, args: Any, scores: torch.Tensor) -> torch.Tensor:
+        return scores.index_fill(-1, torch.tensor(sorted(ends), device=scores.device), -torch.inf)
+
+    head.register_forward_hook(barred)
+
+
 class _Speech:
     """Talker and Code2Wav of the bare loop."""
 
@@ -90,8 +103,8 @@ class _Speech:
         self.want = FIRST
 
     def step(self, said: list[int] | None) -> None:
-        """One frame of every row. (Rows whose talker ends early go on: the benchmark's limits are reached.)"""
-        talker, place = self.loop.talker, self.loop.talker.place
+        """One frame of every row."""
+        talker = self.loop.talker
         if self.steps:
             text = talker.input.text(said) if said is not None else talker.input.pad.expand(len(self.rows), -1)
             at = torch.tensor([[n + self.steps - 1] for n in self.lengths], dtype=torch.float32)
@@ -100,9 +113,7 @@ class _Speech:
         self.steps += 1
         if self.steps == self.limit:
             return
-        barred = talker.suppressed.clone()
-        barred[talker.end] = True
-        first = choose(talker.talker.codec_head(self.hidden), self.samplers, barred.to(place.device))
+        first = choose(talker.talker.codec_head(self.hidden), self.samplers, talker.suppressed)
         residual, self.carried = residual_codes(talker.predictor, self.hidden, talker.input.codec(first), self.samplers)
         for held, code, rest in zip(self.codes, first, residual, strict=True):
             held.append([code, *rest])
