@@ -13,6 +13,7 @@ import pytest
 
 from antiphon.pipelines.qwen3_omni.media import pictures, video
 from antiphon.pipelines.qwen3_omni.media.budget import Budget, Sampling
+from antiphon.pipelines.qwen3_omni.preprocessing import Preprocessing
 from antiphon.pipelines.requests import VideoPart
 from tests.qwen3_omni.test_media import prepare, request
 
@@ -75,3 +76,12 @@ def test_frames_of_uneven_length_are_all_counted(folder: str) -> None:
 def test_odd_sizes_of_films(size: tuple[int, int], folder: str) -> None:
     made = prepare(folder, request(VideoPart(filmed(1, size)), max_pixels=4096, min_pixels=1024))
     assert made.videos[0].grid[0] == 1
+
+
+@pytest.mark.parametrize(("context", "places"), [(4096, 3072), (2560, 1920), (1 << 20, 3072)])
+def test_a_film_is_sized_for_the_context(context: int, places: int, folder: str) -> None:
+    """Where a request sets no size: three quarters of the context, which is the model's 4096 at most. By the published rule
+    alone each of eight steps of time could have 768 places."""
+    entry = Preprocessing(folder, context=context)
+    size = entry.patcher.video_size(1920, 1080, 16, entry.sampling)
+    assert places * 0.9 < entry.patcher.places(size, 8) <= places

@@ -34,8 +34,8 @@ from antiphon.pipelines.stage import AsyncStage, Chunk, Output, Request
 
 CACHE_BYTES = 256 << 20
 VIDEO_PLACES = 24_000
-"""Places of the prompt that one video may take where a request sets no ``total_pixels``: it must fit into the context. (The
-published sampler allows 115,200, for a context of 128,000.)"""
+"""Places of the prompt that one video may take where a request sets no ``total_pixels``, and no more than three quarters of the
+context, into which it must fit. (The published sampler allows 115,200, for a context of 128,000.)"""
 THREADS = 2
 """For each pace: what somebody has just said waits for no picture, which may take a second or two, and neither for a film."""
 Pace = Literal["said", "seen", "long"]
@@ -76,8 +76,8 @@ class Decoding:
 
 class Preprocessing(AsyncStage):
     """``folder``: the checkpoint. ``budget``: fields of ``Budget``; ``urls``: fields of ``UrlPolicy``; ``context``: tokens of
-    prompt and answer that the thinker takes; ``speech_turn``: the user's turn before a text that is only spoken;
-    ``talker_kv_tokens``: rows of the talker's cache."""
+    prompt and answer that the thinker takes; ``video_places``: of one video, 0 for what ``VIDEO_PLACES`` says; ``speech_turn``:
+    the user's turn before a text that is only spoken; ``talker_kv_tokens``: rows of the talker's cache."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Preprocessing(AsyncStage):
         budget: dict[str, Any] | None = None,
         urls: dict[str, Any] | None = None,
         cache_bytes: int = CACHE_BYTES,
-        video_places: int = VIDEO_PLACES,
+        video_places: int = 0,
         context: int = CONTEXT_TOKENS,
         speech_turn: str = "",
         talker_kv_tokens: int = TALKER_KV_TOKENS,
@@ -102,7 +102,8 @@ class Preprocessing(AsyncStage):
         made, read = self.extractor.feature_size, config.thinker_config.audio_config.num_mel_bins
         if made != read:
             raise WeightError(f"preprocessor_config.json makes {made} mel bins, the audio encoder of config.json reads {read}")
-        self.sampling = Sampling(total_pixels=video_places * self.patcher.factor**2)
+        places = video_places or min(VIDEO_PLACES, self.context * 3 // 4)
+        self.sampling = Sampling(total_pixels=places * self.patcher.factor**2)
         self.memo: Memo[Item] = Memo(cache_bytes)
         self._films, self._pictures = Room(self.policy.held_bytes), Room(self.policy.held_bytes)
         self._threads: dict[Pace, asyncio.Semaphore] = {p: asyncio.Semaphore(THREADS) for p in get_args(Pace)}
