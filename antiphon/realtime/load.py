@@ -68,3 +68,5 @@ class Load:
 
     def _leave(self, member: object) -> None:
         self._members.pop(member, None)
+        if not self._members:
+            self.spare = Spare()  # nobody looks at the queues any more: what they were is not kept for whoever comes

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from antiphon.realtime import client_secrets, seeing, sockets, websocket
 from antiphon.realtime.doors import Doors, OpenEar
+from antiphon.realtime.load import Bounds, Load
 from antiphon.realtime.settings import Settings
 from antiphon.realtime.state import Client, State
 from antiphon.session.features import Features
@@ -53,11 +55,14 @@ async def serving(
     open_ear: OpenEar = StubEar,
     drain_s: float = 2.0,
     port: int = 0,
+    load: Load | None = None,
 ) -> AsyncIterator[Running]:
+    """What a busy server leaves out, this one does not unless ``load`` is given."""
     graph = client or StubClient()
     state = State(settings or Settings(), lambda: graph)
     await state.start()
     doors = Doors(state, open_ear, features, drain_s=drain_s)
+    doors.load = Load(Bounds(math.inf, math.inf)) if load is None else load
     app = Starlette(routes=[*websocket.routes(doors), *client_secrets.routes(doors), *seeing.routes(doors)])
     config = sockets.config(app, host="127.0.0.1", port=port, log_level="error", lifespan="off")
     server = sockets.Server(config, doors.drain)

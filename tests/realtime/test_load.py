@@ -10,6 +10,7 @@ from antiphon.realtime import doors
 from antiphon.realtime.load import Bounds, Load
 from antiphon.session.events import Spare
 from tests.realtime.conversing import hush, serving, talking, voice
+from tests.realtime.rest.conftest import until
 from tests.realtime.stubs import StubClient
 
 
@@ -48,13 +49,24 @@ def test_partials_go_first_then_early_answers_and_both_come_back() -> None:
     assert len(told) == 4 and len(load) == 1
 
 
+def test_who_comes_when_everybody_has_left_finds_no_queue_of_theirs() -> None:
+    load, queue = Load(), Queue()
+    leave = load.join(lambda spare: None)
+    load.sample(queue.after(9.0))
+    leave()
+    told: list[Spare] = []
+    load.join(told.append)
+    assert told == [] and load.spare == Spare()
+
+
 async def test_a_busy_server_answers_only_when_the_turn_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doors, "EVERY_S", 0.05)
     client, queue = StubClient(), Queue()
     monkeypatch.setattr(client, "stats", lambda: {"stages": queue.after(5.0)})
-    async with serving(client) as running, talking(running) as talk:
+    async with serving(client, load=Load()) as running, talking(running) as talk:
         await talk.say_hello()
-        await talk.speak(voice(0.8), pace=0.2)
+        await until(lambda: not running.doors.load.spare.early)
+        await talk.speak(voice(0.8))
         await talk.speak(hush(0.8))
         await talk.until("response.done")
         assert [w.request.listener for w in client.answers()] == ["confirmed"]
