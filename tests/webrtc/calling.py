@@ -208,6 +208,13 @@ class Caller:
         """Everything the track has brought, 48 kHz mono."""
         return np.concatenate(self.frames) if self.frames else np.zeros(0, np.float32)
 
+    async def hears(self, seconds: float) -> None:
+        """Until so much more has been heard, silence too: what was on its way, or in the jitter buffer, has come."""
+        more = len(self.heard) + seconds * RATE
+        async with asyncio.timeout(30):
+            while len(self.heard) < more:  # noqa: ASYNC110 - a track has no event for it
+                await asyncio.sleep(0.01)
+
     async def close(self) -> None:
         self.microphone.stop()
         await self.pc.close()

@@ -154,7 +154,7 @@ async def test_hanging_up_at_odd_moments() -> None:
         for _ in range(3):  # before the caller has come, and again while it is being freed
             done = await running.http.post(f"{answer.headers['location']}/hangup")
             assert done.status_code in (200, 404)
-        await settled(running, within=3)
+        await settled(running)
         await early.close()
         async with calling(running) as caller:
             caller.ask("hello")
