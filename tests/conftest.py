@@ -21,7 +21,7 @@ settings.register_profile("search", deadline=None, print_blob=True)
 settings.load_profile("same")
 
 SHARED = Path(os.environ.get("ANTIPHON_SHARED", Path(__file__).parent.parent.parent / "shared"))
-GRACE_S = 3.0
+GRACE_S = 10.0
 """How long a thread or a segment may take to go after the test that made it."""
 KEPT_THREADS = ("asyncio_", "ThreadPoolExecutor", "AnyIO", "pytest_timeout", "tqdm")
 """Pools of the standard library and of libraries that live as long as the process."""

@@ -151,7 +151,7 @@ async def test_ready_means_warm(serve: Serve) -> None:
         assert (chat.status_code, shaped(chat.json())["code"]) == (503, "starting")
         assert "retry-after" in chat.headers
         stub.warm.set()
-        await asyncio.sleep(0.01)
+        await until(lambda: server.state.ready)
         health = await server.http.get("/health")
         assert (health.status_code, health.json()["status"]) == (200, "ready")
         stub.lanes["main"] = "RuntimeError"
@@ -163,7 +163,7 @@ async def test_a_pipeline_that_does_not_start_is_told_and_the_server_lives(serve
     stub = StubClient(lambda _: text("x"))
     stub.fails = error
     async with serve(client=stub) as server:
-        await asyncio.sleep(0.01)
+        await until(lambda: server.state.failure is not None)
         health = await server.http.get("/health")
         assert (health.status_code, health.json()["status"]) == (503, "failed")
         assert isinstance(error, OSError) or "antiphon models pull" in health.json()["error"]
