@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 WORK_S = 0.01
 """What the callbacks of one turn of the loop may take, ..."""
 LATE_S = 0.005
@@ -45,6 +43,5 @@ class Steady(asyncio.SelectorEventLoop):
         return super().time() - self._watched.lost
 
 
-def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], Any]]:
-    """A real call's other end is a process of its own, with a clock of its own."""
-    return {"loop": asyncio.new_event_loop if item.get_closest_marker("real") else Steady}
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], Any]]:
+    return {"steady": Steady}

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 import soundfile
 import soxr
 
-from tests.clients import serving
-from tests.webrtc.calling import FRAME, RATE, Caller, Running, loud_seconds
+from antiphon.cli import backend, serve
+from antiphon.pipelines import weights
+from antiphon.pipelines.errors import WeightError
+from antiphon.settings import ServerSettings
+from tests.webrtc.calling import FRAME, RATE, Running, calling, loud_seconds, serving
 from tests.webrtc.line import line
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
@@ -26,22 +29,27 @@ ECHO_LEVEL = 0.1
 """-20 dB."""
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+@asynccontextmanager
+async def voice() -> AsyncIterator[Running]:
+    """The doors and the ears as ``antiphon serve`` has them, on this loop: an echo is late by the room, and by nothing else."""
+    from antiphon.pipelines.local.pipeline import DEFAULT_WEIGHTS
+
+    settings = ServerSettings()
     try:
-        with serving.server(serving.REAL) as started:
-            yield started
-    except serving.NotStarted as error:
-        pytest.skip(f"the CPU voice does not start here: {error}")
+        for name in (*DEFAULT_WEIGHTS.values(), "silero-vad"):
+            weights.path(name)
+    except WeightError as error:
+        pytest.skip(str(error))
+    with backend.ears(settings) as open_ear:
+        client, features = backend.client_factory(settings)(), serve.features(settings)
+        async with serving(client, features=features, open_ear=open_ear) as running:
+            yield running
 
 
-async def test_a_question_is_answered_and_the_echo_of_it_interrupts_nothing(port: int, shared_audio: Path) -> None:
+async def test_a_question_is_answered_and_the_echo_of_it_interrupts_nothing(shared_audio: Path) -> None:
     samples, rate = soundfile.read(shared_audio / "dog-or-cat.mp3", dtype="float32", always_2d=True)
     question = soxr.resample(samples.mean(1), rate, RATE)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http, line(**BAD) as way:
-        caller = Caller(Running(port, None, None, http), line=way)  # type: ignore[arg-type]
-        await caller.accept(await caller.post())
-        await caller.until("session.created")
+    async with voice() as running, line(**BAD) as way, calling(running, line=way) as caller:
         transcription = {"transcription": {"model": "whisper-1"}}
         session = {"type": "realtime", "instructions": "Answer in two sentences.", "audio": {"input": transcription}}
         caller.send("session.update", session=session)
@@ -69,5 +77,3 @@ async def test_a_question_is_answered_and_the_echo_of_it_interrupts_nothing(port
         assert done["response"]["status"] == "completed"
         assert loud_seconds(caller.heard) > 0.5
         assert way.lost > 5 and way.overtaken > 50
-        await http.post(f"{caller.location}/hangup")
-        await caller.close()
