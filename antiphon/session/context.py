@@ -16,7 +16,7 @@ from antiphon.session.errors import ContextOverflow
 from antiphon.session.events import ContextTrimmed, Json
 from antiphon.session.items import checked_item
 from antiphon.session.params import ResponseParams
-from antiphon.session.request import CallOutput, Entry, Message, Request, Text
+from antiphon.session.request import Entry, Request, standing
 from antiphon.session.tools import choice_in_force
 
 AUTO_RETENTION = 0.5
@@ -51,8 +51,7 @@ class Context:
         fixed = canonical(tools)
         max_tokens = None if limit == "inf" else int(limit)
         if params.input is None:
-            head: tuple[Entry, ...] = (Message("system", (Text(instructions),)), *([CallOutput("", fixed)] if tools else []))
-            entries = self._fitting(head, max_tokens, extra, ahead)
+            entries = self._fitting(standing(instructions, fixed), max_tokens, extra, ahead)
         else:
             entries = self._given(params.input)
         modality = params.modality or config["output_modalities"][0]
@@ -89,7 +88,7 @@ class Context:
     def _fitting(
         self, fixed: tuple[Entry, ...], max_tokens: int | None, extra: tuple[Entry, ...], ahead: bool
     ) -> tuple[Entry, ...]:
-        """``fixed`` stands for what is always there: the instructions, and the tools, whose JSON counts like a call's."""
+        """``fixed``: what is always there."""
         kept = [(item, item.entries()) for item in self._conversation.in_order() if item.id not in self._trimmed]
         features = self._core.features
         if limit := features.context_tokens or features.conversation_tokens:

@@ -80,6 +80,11 @@ class CallOutput:
 Entry = Message | Call | CallOutput
 
 
+def standing(instructions: str, tools: str) -> tuple[Entry, ...]:
+    """What is read before any conversation, as entries: the instructions, and the tools, whose JSON counts like a call's."""
+    return (Message("system", (Text(instructions),)), *([CallOutput("", tools)] if tools != "[]" else []))
+
+
 @dataclass(frozen=True, slots=True)
 class Recognition:
     """How speech is to be read. ``language`` ISO 639-1 or "" (detect); ``prompt`` and ``keywords`` bias the recogniser.

@@ -11,7 +11,7 @@ from antiphon.session.core import Core
 from antiphon.session.events import OUT_RATE, AudioMade, CallMade, Ended, Json, Play, Progress, TextMade
 from antiphon.session.params import ResponseParams
 from antiphon.session.playback import Ledger
-from antiphon.session.request import Request
+from antiphon.session.request import Request, standing
 
 PROGRESS_EVERY_S = 0.2
 SHORTEST_WAIT_S = 0.02
@@ -280,8 +280,9 @@ class Response:
         core.emit("response.output_item.done", response_id=self.id, output_index=output.index, item=shown)
 
     def _usage(self) -> Json:
+        asked = self.request
         used = self.usage or Usage(
-            prompt_tokens=sum(self._core.features.estimate(entry) for entry in self.request.context),
+            prompt_tokens=sum(map(self._core.features.estimate, (*standing(asked.instructions, asked.tools), *asked.context))),
             completion_tokens=self._text_tokens,
         )
         sent = sum(o.item.ledger.sent for o in self.outputs if o.item.ledger)

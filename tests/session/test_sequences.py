@@ -9,6 +9,7 @@ import pytest
 from antiphon.pipelines.outputs import Usage
 from antiphon.session import events as ev
 from antiphon.session.features import Features
+from antiphon.session.request import Message
 
 from .talk import Talk, kinds, of, wire
 
@@ -278,6 +279,18 @@ def test_client_cancel_and_its_race() -> None:
     assert error["code"] == "response_cancel_not_active" and error["message"].startswith("Cancellation failed")
     assert error["event_id"] == "mine"
     assert of(talk.command("response.cancel", response_id="resp_none"), "error")
+
+
+def test_a_cancelled_answer_counts_its_instructions_and_tools_as_read() -> None:
+    sizes = {"system": 100, "user": 1}
+    talk = Talk(Features(estimate=lambda entry: sizes[entry.role] if isinstance(entry, Message) else 10))
+    talk.update(instructions="Be kind.", tools=[{"type": "function", "name": "f"}])
+    talk.command("conversation.item.create", item=USER_TEXT)
+    for beside, read in ({}, 111), ({"conversation": "none", "input": [USER_TEXT, USER_TEXT], "tools": []}, 102):
+        rid = talk.command("response.create", response=beside)[0]["response"]["id"]
+        done = of(talk.command("response.cancel", response_id=rid), "response.done")[0]["response"]
+        assert done["usage"]["input_tokens"] == read
+    talk.close()
 
 
 def test_cancel_by_id_reaches_an_out_of_band_response() -> None:
