@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant("text after the first token is not spoken", "talker", "row = self.input.text([task.token])[0]", "pass"),
     Mutant("another speaker", "talker_input", "t.speaker_id[speaker]", 't.speaker_id["aiden"]'),
     Mutant("the sixteenth code is dropped", "code_predictor", "total + x[:, 0]", "total + x[:, 0] * (len(groups) < 14)"),
-    Mutant("the first code is dropped", "code_predictor", "total = first\n", "total = first * 0\n"),
+    Mutant("the first code is dropped", "code_predictor", "total = first.float()", "total = first.float() * 0"),
     Mutant("no repetition penalty", "params", "repetition_penalty=1.05", "repetition_penalty=1.0", "turns"),
     Mutant("positions are one ahead", "talker", "t.length + t.frames - 1 + t.delta", "t.length + t.frames + t.delta"),
     Mutant("the terminal token is spoken", "answer", "[*said[:-1], End(", "[*said, End("),

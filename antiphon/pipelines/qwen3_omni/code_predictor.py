@@ -93,7 +93,7 @@ def residual_codes(
     """
     cache = predictor.begin(len(samplers))
     x = torch.stack([hidden, first], dim=1)
-    total = first
+    total = first.float()  # in half precision each addition would round; the reference rounds the sum, once
     groups: list[torch.Tensor] = []
     sampling = [(i, s) for i, s in enumerate(samplers) if not s.greedy]
     for head, embedding in zip(predictor.heads, predictor.embeddings, strict=True):
@@ -108,4 +108,4 @@ def residual_codes(
         groups.append(picked)
     # Read once: on a GPU each reading waits for all that is queued.
     codes: list[list[int]] = torch.stack(groups, 1).tolist()
-    return codes, total
+    return codes, total.to(first.dtype)
