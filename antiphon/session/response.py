@@ -281,8 +281,9 @@ class Response:
 
     def _usage(self) -> Json:
         asked = self.request
+        read_first = standing(asked.instructions, "[]" if asked.tool_choice == '"none"' else asked.tools)
         used = self.usage or Usage(
-            prompt_tokens=sum(map(self._core.features.estimate, (*standing(asked.instructions, asked.tools), *asked.context))),
+            prompt_tokens=sum(map(self._core.features.estimate, (*read_first, *asked.context))),
             completion_tokens=self._text_tokens,
         )
         sent = sum(o.item.ledger.sent for o in self.outputs if o.item.ledger)

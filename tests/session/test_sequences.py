@@ -286,7 +286,8 @@ def test_a_cancelled_answer_counts_its_instructions_and_tools_as_read() -> None:
     talk = Talk(Features(estimate=lambda entry: sizes[entry.role] if isinstance(entry, Message) else 10))
     talk.update(instructions="Be kind.", tools=[{"type": "function", "name": "f"}])
     talk.command("conversation.item.create", item=USER_TEXT)
-    for beside, read in ({}, 111), ({"conversation": "none", "input": [USER_TEXT, USER_TEXT], "tools": []}, 102):
+    aside = {"conversation": "none", "input": [USER_TEXT, USER_TEXT], "tools": []}
+    for beside, read in ({}, 111), ({"tool_choice": "none"}, 101), (aside, 102):
         rid = talk.command("response.create", response=beside)[0]["response"]["id"]
         done = of(talk.command("response.cancel", response_id=rid), "response.done")[0]["response"]
         assert done["usage"]["input_tokens"] == read
