@@ -70,3 +70,7 @@ class PipelineInfo(msgspec.Struct, frozen=True, kw_only=True):
     speech_tokens: int = 10
     pictures: PictureLimits | None = None
     notes: tuple[str, ...] = ()
+
+    def voice(self, name: str) -> str:
+        """How this pipeline spells the voice of that name, in whatever case it is written; "" when it has none."""
+        return next((voice for voice in self.voices if voice.lower() == name.lower()), "")

@@ -177,6 +177,7 @@ def test_voices() -> None:
     voices = ("ethan", "aiden")
     assert params.speaker(asked("default"), voices) == "ethan"
     assert params.speaker(asked("AIDEN"), voices) == "aiden"
+    assert params.speaker(asked("nora"), ("Nora", "ethan")) == params.speaker(asked("Nora"), ("Nora", "ethan")) == "Nora"
     with pytest.raises(Refused, match="'Bob' is not one of ethan, aiden"):
         params.speaker(asked("Bob"), voices)
 

@@ -45,6 +45,13 @@ def test_a_voice_with_one_pace_is_not_asked_for_another_or_every_answer_would_fa
         assert asking.answer("gen_1", Request("", (), "audio", speed=1.2)).voice == graph.Voice(name="default", speed=speed)
 
 
+def test_a_voice_is_meant_in_whatever_case_it_is_written() -> None:
+    """Qwen's own pages write Chelsie, its configuration chelsie: the conversation was spoken by the first voice instead."""
+    asking = Asking("sess_1", AudioStore("sess_1"), PipelineInfo(name="m", model="m", voices=("ethan", "chelsie", "Nora")))
+    for given, meant in (("Chelsie", "chelsie"), ("nora", "Nora"), ("ETHAN", "ethan"), ("marin", "default")):
+        assert asking.answer("gen_1", Request("", (), "audio", voice=given)).voice.name == meant
+
+
 def test_a_language_with_its_region_or_by_its_name_is_the_language() -> None:
     """The transcriber knows ISO 639-1; "en-US" failed every turn of the conversation, and its answers with them."""
     asking = Asking("sess_1", AudioStore("sess_1"), PipelineInfo(name="m", model="m"))

@@ -163,12 +163,13 @@ def in_order(speakers: Collection[str]) -> tuple[str, ...]:
 
 def speaker(request: GenerateRequest, speakers: Collection[str]) -> str:
     """The voice's name as the checkpoint spells it; the first one of ``in_order`` is "default"."""
-    name = request.voice.name.lower()
-    if name == "default":
+    wanted = request.voice.name.lower()
+    if wanted == "default":
         return next(iter(speakers))
-    if name not in speakers:
-        raise Refused(f"voice {request.voice.name!r} is not one of {', '.join(speakers)}", code="unknown_voice", param="voice")
-    return name
+    for name in speakers:
+        if name.lower() == wanted:
+            return name
+    raise Refused(f"voice {request.voice.name!r} is not one of {', '.join(speakers)}", code="unknown_voice", param="voice")
 
 
 def check_language(language: str) -> None:

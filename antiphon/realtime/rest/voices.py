@@ -45,8 +45,8 @@ def choose(info: PipelineInfo, voice: Any, param: str, *, speed: float | None = 
         raise invalid(param, "expected a string, or an object with an 'id'", "invalid_type")
     if speed is not None and not MIN_SPEED <= speed <= MAX_SPEED:
         raise invalid("speed", f"expected a number from {MIN_SPEED} to {MAX_SPEED:g}")
-    name = voice if voice in info.voices else "default"
-    if name != voice and voice not in OPENAI_VOICES and voice != "default":
+    name = info.voice(voice) or "default"
+    if name == "default" and voice.lower() not in ("default", *OPENAI_VOICES):
         known = ", ".join(info.voices) or "default"
         raise BadRequest(f"Unknown voice '{voice[:64]}'. Voices: {known}.", code="invalid_value", param=param)
     return Voice(name=name, speed=1.0 if speed is None else speed, language=language)

@@ -78,8 +78,7 @@ class Asking:
     def voice(self, name: str, speed: float) -> graph.Voice:
         """The client's voice if the pipeline has it, else its own: clients send names of voices that only OpenAI has. The
         speed likewise: an agent that talks at its own is better than one that fails at every turn."""
-        known = name if name in self._info.voices else "default"
-        return graph.Voice(name=known, speed=speed if self._info.paced else 1.0)
+        return graph.Voice(name=self._info.voice(name) or "default", speed=speed if self._info.paced else 1.0)
 
     def _context(self, request: Request, aside: bool) -> tuple[graph.Message, ...]:
         """The recordings and pictures that a client put into its conversation stay read, as the next request will need them

@@ -365,6 +365,13 @@ async def test_a_pipeline_without_a_voice_says_so_by_name(serve: Serve) -> None:
         assert "takes no audio" in heard.json()["error"]["message"]
 
 
+async def test_a_voice_is_named_in_any_case(serve: Serve) -> None:
+    async with serve(spoken) as server:
+        body = {**AUDIO, "audio": {"voice": "Bert", "format": "pcm16"}}
+        assert (await server.http.post(URL, json=body)).status_code == 200
+        assert server.stub.requests[0].voice.name == "bert"
+
+
 async def test_openais_voices_mean_the_first_one(serve: Serve) -> None:
     async with serve(spoken) as server:
         for name in ("alloy", "default"):
