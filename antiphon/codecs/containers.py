@@ -37,6 +37,20 @@ ALIASES: Final = {
 """Other names of the same containers, as files and clients spell them."""
 
 
+def chained(data: bytes | memoryview) -> bool:
+    """Whether an Ogg file is several in a row (RFC 3533, section 4): a page that begins a stream stands behind one that
+    does not."""
+    at, begun = 0, False
+    while data[at : at + 4] == b"OggS" and len(data) >= at + 27:
+        first = bool(data[at + 5] & 2)
+        if first and begun:
+            return True
+        begun = begun or not first
+        lacing = data[at + 27 : at + 27 + data[at + 26]]
+        at += 27 + len(lacing) + sum(lacing)
+    return False
+
+
 def sniff(data: bytes | memoryview) -> str:
     """The container's name ("wav", "flac", "ogg", "mp3", "mp4", "webm", "aac", ...), or "" when it is not known."""
     head = bytes(data[:64])

@@ -57,7 +57,8 @@ def decode(
     budget = _Budget(max_seconds)
     if kind == "pcm16":
         return _collect([(RAW_PCM_RATE, from_s16(data[: len(data) & ~1]))], rate, budget)
-    if kind in _SNDFILE:
+    # libsndfile reads a chained Ogg, as recorders and radios make it, only as far as its first link.
+    if kind in _SNDFILE and not (kind == "ogg" and _has_av() and containers.chained(data)):
         try:
             return _collect(_sndfile_blocks(data, budget), rate, budget)
         except (NotAudio, NoSound):  # FFmpeg reads what libsndfile does not: a cut Ogg page, an unsized FLAC

@@ -83,6 +83,17 @@ def test_every_kind_is_heard_as_it_was(name: str) -> None:
     assert abs(frequency(middle, 16000) - 1000) < 1
 
 
+@pytest.mark.parametrize("name", ["ogg vorbis", "ogg opus"])
+def test_a_chained_ogg_is_read_to_its_last_link(name: str) -> None:
+    """Files in a row are a file (RFC 3533, section 4): two seconds of a tone, two of silence, and two of the tone again."""
+    tone, silence = FILES[name](sine(24000, 2.0)), FILES[name](np.zeros(48000, np.float32))
+    assert containers.chained(tone + silence) and not containers.chained(tone) and not containers.chained(tone[:-100])
+    y = media.decode(tone + silence + tone, 16000)
+    assert abs(len(y) / 16000 - 6) < 0.1
+    loud = [rms_db(y[start : start + 16000]) for start in (8_000, 40_000, 72_000)]
+    assert abs(loud[0] - rms_db(sine(16000, 1.0))) < 0.6 and abs(loud[2] - loud[0]) < 0.1 and loud[1] < -60
+
+
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 44100, 48000, 96000, 384000])
 def test_every_rate_is_converted(rate: int) -> None:
     y = media.decode(by_sndfile(sine(rate, 1.0), rate, "WAV"), 16000)
