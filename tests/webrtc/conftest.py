@@ -21,15 +21,23 @@ class Watched(selectors.DefaultSelector):
         super().__init__()
         self.lost = 0.0
         self._woke = time.monotonic()
+        self._asleep = False
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         asked = time.monotonic()
         self.lost += max(0.0, asked - self._woke - WORK_S)
+        self._asleep = True
         found = super().select(timeout)
+        self._asleep = False
         self._woke = time.monotonic()
         late = 0.0 if timeout is None else self._woke - asked - max(0.0, timeout)
         self.lost += late if late > LATE_S else 0.0
         return found
+
+    def time(self) -> float:
+        """Never less than before."""
+        now = time.monotonic()
+        return (now if self._asleep else min(now, self._woke + WORK_S)) - self.lost
 
 
 class Steady(asyncio.SelectorEventLoop):
@@ -40,7 +48,7 @@ class Steady(asyncio.SelectorEventLoop):
         super().__init__(self._watched)
 
     def time(self) -> float:
-        return super().time() - self._watched.lost
+        return self._watched.time()
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], Any]]:
