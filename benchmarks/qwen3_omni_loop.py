@@ -71,9 +71,10 @@ class BareLoop:
 
 def _go_on(head: nn.Module, ends: Collection[int]) -> None:
     """Graph and loop share the module and go on to their limits: real weights would end before, in the graph alone."""
+    ids = torch.tensor(sorted(ends), device=next(head.parameters()).device)
 
     def barred(module: nn.Module, args: Any, scores: torch.Tensor) -> torch.Tensor:
-        return scores.index_fill(-1, torch.tensor(sorted(ends), device=scores.device), -torch.inf)
+        return scores.index_fill(-1, ids, -torch.inf)
 
     head.register_forward_hook(barred)
 
