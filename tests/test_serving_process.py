@@ -69,6 +69,13 @@ quiet = logging.getLogger("the client's own")
 quiet.propagate = False
 asyncio.run(main())
 """
+ASKING = """
+import httpx
+from antiphon.pipelines import worker
+worker.set_up_logging("model.0", 10)
+with httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200))) as client:
+    print(client.get("http://user:topsecret@example.com/v1").status_code)
+"""
 FETCHING = """
 import time
 from antiphon.cli import backend
@@ -124,6 +131,12 @@ def test_neither_a_key_nor_a_word_is_logged_at_any_level() -> None:
     ran = subprocess.run([sys.executable, "-c", LOGGING], capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout == "topsecret words\n"
     assert "connection open" in ran.stderr
+    assert "topsecret" not in ran.stderr
+
+
+def test_a_model_process_logs_no_address_that_it_asks() -> None:
+    ran = subprocess.run([sys.executable, "-c", ASKING], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == "200\n"
     assert "topsecret" not in ran.stderr
 
 

@@ -306,6 +306,12 @@ def _exactly(stream: int, size: int) -> bytes:
     return data
 
 
+def set_up_logging(name: str, level: int) -> None:
+    logging.basicConfig(level=level, format=f"%(levelname)s:{name}:%(name)s:%(message)s")
+    for noisy in ("httpx", "httpcore"):  # they write every address that is asked, with the password in it
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
 def main() -> None:
     spec, parent = read_spec(0)
     die_with_parent(parent)
@@ -313,7 +319,7 @@ def main() -> None:
         signal.signal(ignored, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     sys.path.extend(p for p in spec.sys_path if p not in sys.path)
-    logging.basicConfig(level=spec.log_level, format=f"%(levelname)s:{spec.name}:%(name)s:%(message)s")
+    set_up_logging(spec.name, spec.log_level)
     threading.Thread(target=_watch_parent, args=(0,), name="parent", daemon=True).start()
     worker = Worker(spec)
     try:
