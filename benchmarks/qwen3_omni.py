@@ -44,7 +44,8 @@ from benchmarks.qwen3_omni_loop import FIRST, QUESTION, THEN, BareLoop
 
 
 def question(n: int, tokens: int, frames: int) -> GenerateRequest:
-    """Greedy, and with limits that are reached, so that every run does the same work."""
+    """Greedy, and with limits that are reached, so that every run does the same work. Nobody listens: for a listener the graph
+    makes no more than he can hear in a while, and waits."""
     return GenerateRequest(
         id=f"q{n}",
         task="chat",
@@ -55,6 +56,7 @@ def question(n: int, tokens: int, frames: int) -> GenerateRequest:
             "talker": {"max_tokens": frames, "temperature": 0.0},
             "code2wav": {"first_chunk_frames": FIRST, "chunk_frames": THEN},
         },
+        listener="none",
     )
 
 
