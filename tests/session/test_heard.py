@@ -45,6 +45,21 @@ def test_a_response_heard_to_its_end_keeps_its_text() -> None:
     assert assistant(talk) == [WORDS]
 
 
+def test_what_the_model_makes_after_its_end_is_not_sent() -> None:
+    """The end has come, the sound of it is still being paced out: a late piece would belong to an answer that is whole."""
+    talk = Talk(Features(window_s=1.0, early=False))
+    talk.turn()
+    gen = talk.gen()
+    events = talk.make(gen, WORDS, 4, chunk_s=0.5) + talk.end(gen)
+    assert not of(events, "response.done"), "it is not over before its sound is sent"
+    events += wire(talk.do(ev.TextMade(gen, " eleven"))) + wire(talk.do(ev.AudioMade(gen, b"pcm", 12_000)))
+    events += talk.wait(6)
+    assert len(of(events, "response.output_audio.delta")) == 8
+    assert "".join(delta["delta"] for delta in of(events, "response.output_audio_transcript.delta")) == WORDS
+    (done,) = of(events, "response.done")
+    assert done["response"]["output"][0]["content"][0]["transcript"] == WORDS
+
+
 def test_cut_before_the_first_audio_nothing_was_heard() -> None:
     talk = Talk(Features(early=False))
     talk.turn()
