@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -73,4 +74,9 @@ class PipelineInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def voice(self, name: str) -> str:
         """How this pipeline spells the voice of that name, in whatever case it is written; "" when it has none."""
-        return next((voice for voice in self.voices if voice.lower() == name.lower()), "")
+        return spelled(name, self.voices)
+
+
+def spelled(name: str, voices: Iterable[str]) -> str:
+    """The one of these voices that is meant, in whatever case it is written; "" for none of them."""
+    return next((voice for voice in voices if voice.lower() == name.lower()), "")

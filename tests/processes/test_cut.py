@@ -168,13 +168,7 @@ def test_a_result_that_has_come_is_not_missed() -> None:
         stage("both", lane="here", merge_fn=keep_parts, terminal="out"),
     ]
     by_hand = Mortal(PipelineConfig("fan", "pre", stages), world)
-    handle = by_hand.coordinator.submit(Request(id="r", terminals=("out",), body=Script()))
-    for _ in range(4):
-        by_hand.as_threads_would()
-    by_hand.die("there", 0)
-    by_hand.coordinator.lanes_lost({"there"}, LOST)
-    log = by_hand.run([handle])[handle]
-    assert isinstance(log[-1], End) and log[-1].reason == "finished" and by_hand.idle
+    assert_finishes(by_hand, Script(), turns=4)
 
 
 def test_nobody_waits_for_the_result_of_a_side_stage_that_is_lost() -> None:

@@ -32,42 +32,39 @@ DETECTION: list[Any] = [
 ]
 
 
+def features(
+    early: bool, eager: bool, extras: bool, webrtc: bool, window: float, shortest: int, resume: bool, limit: int
+) -> Features:
+    return Features(
+        early=early,
+        eager_transcript=eager,
+        partials=extras,
+        prepare=extras,
+        transport="webrtc" if webrtc else "websocket",
+        window_s=window,
+        min_interruption_ms=shortest,
+        resume_after_false_interruption=resume,
+        context_tokens=limit,
+        kept_audio_s=3.0,
+    )
+
+
 class Talks(RuleBasedStateMachine):
     @initialize(
-        early=st.booleans(),
-        eager=st.booleans(),
-        extras=st.booleans(),
-        webrtc=st.booleans(),
-        window=st.sampled_from([1.0, 4.0, 4.0, float("inf")]),
-        shortest=st.sampled_from([0, 0, 300]),
-        resume=st.booleans(),
-        limit=st.sampled_from([0, 0, 120]),
+        features=st.builds(
+            features,
+            early=st.booleans(),
+            eager=st.booleans(),
+            extras=st.booleans(),
+            webrtc=st.booleans(),
+            window=st.sampled_from([1.0, 4.0, 4.0, float("inf")]),
+            shortest=st.sampled_from([0, 0, 300]),
+            resume=st.booleans(),
+            limit=st.sampled_from([0, 0, 120]),
+        ),
         lag=st.sampled_from([0, 0, 2]),
     )
-    def begin(
-        self,
-        early: bool,
-        eager: bool,
-        extras: bool,
-        webrtc: bool,
-        window: float,
-        shortest: int,
-        resume: bool,
-        limit: int,
-        lag: int,
-    ) -> None:
-        features = Features(
-            early=early,
-            eager_transcript=eager,
-            partials=extras,
-            prepare=extras,
-            transport="webrtc" if webrtc else "websocket",
-            window_s=window,
-            min_interruption_ms=shortest,
-            resume_after_false_interruption=resume,
-            context_tokens=limit,
-            kept_audio_s=3.0,
-        )
+    def begin(self, features: Features, lag: int) -> None:
         self.t = Talk(features)
         self.c = self.t.check
         self.lag = lag  # windows that are heard and not yet scored
@@ -85,6 +82,7 @@ class Talks(RuleBasedStateMachine):
         default, policy = self.c.default, self.t.session.config["audio"]["input"]["turn_detection"]
         held = {g for g, what in self.c.gens.items() if what in ("early", "prepare", "guess", "partial")}
         effects = self.t.do(event)
+        self.stopped = self.stopped and self.c.default is None  # until the next begins
         events = wire(effects)
         if "input_audio_buffer.speech_started" in kinds(events):
             self._turn_began(effects, before, default, policy)
@@ -358,13 +356,13 @@ class Talks(RuleBasedStateMachine):
         self.command("output_audio_buffer.clear")
 
     def command(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
-        before = json.dumps(self.t.session.config)
+        before, active = json.dumps(self.t.session.config), self.c.default
         out = wire(self.do(ev.Command({"type": kind, **fields})))
         if kind in ("input_audio_buffer.commit", "input_audio_buffer.clear") and "error" not in kinds(out):
             self.gone = self.t.total
         waits = kind == "response.create" and self.t.session.responses.active  # for the end of one that made calls
         # Who stops playing may say both: the first has ended the answer, and the second has nothing to say.
-        both = kind == "response.cancel" and self.stopped
+        both = kind == "response.cancel" and self.stopped and active is None
         assert out or waits or both or kind == "output_audio_buffer.clear", f"{kind} was not answered"
         truncated = kind == "conversation.item.truncate" and "response.done" in kinds(out)
         self.stopped = truncated or (self.stopped and kind != "response.cancel")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from antiphon.pipelines.errors import Refused, WeightError
+from antiphon.pipelines.info import spelled
 
 if TYPE_CHECKING:
     from antiphon.pipelines.engines.torch.sampling import Sampling
@@ -163,12 +164,10 @@ def in_order(speakers: Collection[str]) -> tuple[str, ...]:
 
 def speaker(request: GenerateRequest, speakers: Collection[str]) -> str:
     """The voice's name as the checkpoint spells it; the first one of ``in_order`` is "default"."""
-    wanted = request.voice.name.lower()
-    if wanted == "default":
+    if request.voice.name.lower() == "default":
         return next(iter(speakers))
-    for name in speakers:
-        if name.lower() == wanted:
-            return name
+    if name := spelled(request.voice.name, speakers):
+        return name
     raise Refused(f"voice {request.voice.name!r} is not one of {', '.join(speakers)}", code="unknown_voice", param="voice")
 
 
